@@ -10,13 +10,6 @@ from sagemaker_vllm.emulator._parts import Splitter
 from sagemaker_vllm.emulator._replies import StreamEnd
 from sagemaker_vllm.emulator._requests import RecordedRequest
 
-# Forwarded both ways, as the service does.
-FORWARDED_HEADERS = (
-    "X-Amzn-SageMaker-Custom-Attributes",
-    "X-Amzn-SageMaker-New-Session-Id",
-    "X-Amzn-SageMaker-Closed-Session-Id",
-)
-
 
 @dataclass(frozen=True, slots=True)
 class ContainerAnswer:

@@ -26,11 +26,11 @@ _CREDENTIAL: Final = re.compile(
 )
 _SIGNATURE_FIELDS: Final = ("Credential", "SignedHeaders", "Signature")
 
-_ALL: Final = frozenset(_OPERATIONS.values())
-_DIRECT: Final = _ALL - {"InvokeEndpointAsync"}
-_PLAIN: Final = frozenset({"InvokeEndpoint"})
-_STREAM: Final = frozenset({"InvokeEndpointWithResponseStream"})
-_ASYNC: Final = frozenset({"InvokeEndpointAsync"})
+_PLAIN: Final[frozenset[Operation]] = frozenset({"InvokeEndpoint"})
+_STREAM: Final[frozenset[Operation]] = frozenset({"InvokeEndpointWithResponseStream"})
+_ASYNC: Final[frozenset[Operation]] = frozenset({"InvokeEndpointAsync"})
+_DIRECT: Final = _PLAIN | _STREAM
+_ALL: Final = _DIRECT | _ASYNC
 
 # Header after the prefix: member, largest length, operations that take it.
 _OPTIONS: Final[dict[str, tuple[str, int, frozenset[Operation]]]] = {

@@ -259,7 +259,7 @@ def _chat_choice_chunks(index: int, choice: Reply) -> Iterator[JSON]:
     yield {"index": index, "delta": head, "logprobs": None, "finish_reason": None}
     entries = iter(choice.logprobs or ())
     deltas = list(_deltas(choice))
-    # An answer that was cut or stopped ends with its last text; a natural end is a token of its own.
+    # A cut or stopped answer ends with its last text; a natural end is a token of its own.
     ends_on_text = choice.finish_reason == "length" or choice.stop_reason is not None
     if not (ends_on_text and deltas):
         deltas.append({})

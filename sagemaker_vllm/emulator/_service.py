@@ -4,10 +4,12 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from typing import cast
 
+import orjson
 from aiohttp import web
 
+from sagemaker_vllm.emulator._async_inference import AsyncInference
 from sagemaker_vllm.emulator._container import Container, ContainerAnswer
 from sagemaker_vllm.emulator._event_stream import hang_up, write_event_stream
 from sagemaker_vllm.emulator._faults import (
@@ -24,21 +26,62 @@ from sagemaker_vllm.emulator._requests import RecordedRequest
 _ERROR_STATUS = 400
 
 
-@dataclass(slots=True)
 class Service:
-    """One endpoint of SageMaker Runtime."""
+    """One endpoint of SageMaker Runtime.
 
-    container: Container
-    endpoint_name: str
-    splitter: Splitter | None
-    invocation_timeout: float
-    requests: list[RecordedRequest]
-    open_streams: int = 0
-    _handlers: set[asyncio.Task[None]] = field(default_factory=set)
+    Args:
+        container: What answers.
+        endpoint_name: The only endpoint there is.
+        splitter: Cuts streams into parts where an answer does not say how.
+        invocation_timeout: Seconds a container has to answer a direct invocation.
+        async_output: Where asynchronous answers go in S3; `None` takes none.
+        s3_endpoint_url: An S3 other than AWS's.
+    """
+
+    def __init__(
+        self,
+        container: Container,
+        *,
+        endpoint_name: str,
+        splitter: Splitter | None,
+        invocation_timeout: float,
+        async_output: str | None,
+        s3_endpoint_url: str | None,
+        requests: list[RecordedRequest],
+    ) -> None:
+        self.open_streams = 0
+        self._container = container
+        self._endpoint_name = endpoint_name
+        self._splitter = splitter
+        self._invocation_timeout = invocation_timeout
+        self._requests = requests
+        self._handlers: set[asyncio.Task[object]] = set()
+        self._async_inference = async_output and AsyncInference(
+            async_output,
+            s3_endpoint_url=s3_endpoint_url,
+            invoke=self._invoke_whole,
+        )
+
+    async def start(self) -> None:
+        """Get container and S3 ready."""
+        await self._container.start()
+        if self._async_inference:
+            await self._async_inference.start()
+
+    async def stop(self) -> None:
+        """End what is being answered."""
+        handlers = list(self._handlers)
+        for handler in handlers:
+            handler.cancel()
+        await asyncio.gather(*handlers, return_exceptions=True)
+        if self._async_inference:
+            await self._async_inference.stop()
+        await self._container.stop()
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one HTTP request."""
-        task = asyncio.current_task()
+        # A handler always runs in a task of its own.
+        task = cast("asyncio.Task[object]", asyncio.current_task())
         self._handlers.add(task)
         try:
             return await self._dispatch(request)
@@ -47,13 +90,6 @@ class Service:
         finally:
             self._handlers.discard(task)
 
-    async def stop(self) -> None:
-        """End what is being answered."""
-        handlers = list(self._handlers)
-        for handler in handlers:
-            handler.cancel()
-        await asyncio.gather(*handlers, return_exceptions=True)
-
     async def _dispatch(self, request: web.BaseRequest) -> web.StreamResponse:
         matched = match_path(request.rel_url.raw_path)
         if matched is None or request.method != "POST":
@@ -61,19 +97,16 @@ class Service:
         endpoint_name, operation = matched
         body = await request.content.read()
         record = RecordedRequest(operation, endpoint_name, request.headers, body)
-        self.requests.append(record)
+        self._requests.append(record)
         origin = Origin(endpoint_name, region=signing_region(request.headers))
-        check_request(record, self.endpoint_name)
+        check_request(record, self._endpoint_name)
         match operation:
             case "InvokeEndpoint":
                 return await self._invoke(request, record, origin)
             case "InvokeEndpointWithResponseStream":
                 return await self._invoke_with_stream(request, record, origin)
             case "InvokeEndpointAsync":
-                raise validation_error(
-                    f"Endpoint {endpoint_name} has no asynchronous inference: give the emulator "
-                    "an `async_output`.",
-                )
+                return self._submit(record, origin)
 
     async def _invoke(
         self,
@@ -82,8 +115,8 @@ class Service:
         origin: Origin,
     ) -> web.StreamResponse:
         async with AsyncExitStack() as stack:
-            answer = await self._ask(record, origin, stack)
-            body = await self._whole_body(answer, origin)
+            answer = await self._ask(record, origin, stack, self._invocation_timeout)
+            body = await _whole_body(answer, origin, self._invocation_timeout)
         headers = _answer_headers(record, answer) | {"Content-Type": answer.content_type}
         match answer.end:
             case None | Cut("clean"):
@@ -93,6 +126,27 @@ class Service:
             case end:
                 raise ServiceFaultError(ServiceFault("InternalFailure", 500, str(end)))
 
+    async def _invoke_whole(
+        self,
+        record: RecordedRequest,
+        origin: Origin,
+        seconds: float,
+    ) -> bytes:
+        async with AsyncExitStack() as stack:
+            answer = await self._ask(record, origin, stack, seconds)
+            return await _whole_body(answer, origin, seconds)
+
+    def _submit(self, record: RecordedRequest, origin: Origin) -> web.Response:
+        if not self._async_inference:
+            raise validation_error(
+                f"Endpoint {record.endpoint_name} has no asynchronous inference: give the "
+                "emulator an `async_output`.",
+            )
+        submission = self._async_inference.submit(record, origin)
+        body = orjson.dumps({"InferenceId": submission.inference_id})
+        headers = submission.headers() | {"Content-Type": "application/json"}
+        return _respond(body, headers, status=202)
+
     async def _invoke_with_stream(
         self,
         request: web.BaseRequest,
@@ -100,11 +154,11 @@ class Service:
         origin: Origin,
     ) -> web.StreamResponse:
         async with AsyncExitStack() as stack:
-            answer = await self._ask(record, origin, stack)
+            answer = await self._ask(record, origin, stack, self._invocation_timeout)
             self.open_streams += 1
             stack.callback(self._close_stream)
-            headers = _answer_headers(record, answer)
-            return await write_event_stream(request, answer, headers, self.splitter)
+            headers = _with_request_id(_answer_headers(record, answer))
+            return await write_event_stream(request, answer, headers, self._splitter)
 
     def _close_stream(self) -> None:
         self.open_streams -= 1
@@ -114,25 +168,27 @@ class Service:
         record: RecordedRequest,
         origin: Origin,
         stack: AsyncExitStack,
+        seconds: float,
     ) -> ContainerAnswer:
         try:
-            async with asyncio.timeout(self.invocation_timeout):
-                answer = await stack.enter_async_context(self.container.answer(record))
+            async with asyncio.timeout(seconds):
+                answer = await stack.enter_async_context(self._container.answer(record))
         except TimeoutError:
             raise origin.timeout_error() from None
         if answer.status >= _ERROR_STATUS:
-            raise origin.model_error(answer.status, await self._whole_body(answer, origin))
+            raise origin.model_error(answer.status, await _whole_body(answer, origin, seconds))
         return answer
 
-    async def _whole_body(self, answer: ContainerAnswer, origin: Origin) -> bytes:
-        try:
-            async with asyncio.timeout(self.invocation_timeout):
-                return b"".join([piece async for piece in answer.paced_pieces()])
-        except TimeoutError:
-            raise origin.timeout_error() from None
-        except ContainerDiedError:
-            text = b"An error occurred while handling request as the model process exited."
-            raise origin.model_error(0, text) from None
+
+async def _whole_body(answer: ContainerAnswer, origin: Origin, seconds: float) -> bytes:
+    try:
+        async with asyncio.timeout(seconds):
+            return b"".join([piece async for piece in answer.paced_pieces()])
+    except TimeoutError:
+        raise origin.timeout_error() from None
+    except ContainerDiedError:
+        text = b"An error occurred while handling request as the model process exited."
+        raise origin.model_error(0, text) from None
 
 
 def _answer_headers(record: RecordedRequest, answer: ContainerAnswer) -> dict[str, str]:
@@ -167,14 +223,14 @@ async def _respond_cut(
 @asynccontextmanager
 async def listening(service: Service, host: str, port: int) -> AsyncIterator[int]:
     """Serve over HTTP; gives the port that was taken."""
-    await service.container.start()
     server = web.Server(service.handle, handler_cancellation=True, access_log=None)
+    # What is under way ends with the service.
     runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=1.0)
     try:
+        await service.start()
         await runner.setup()
         await web.TCPSite(runner, host, port).start()
         yield runner.addresses[0][1]
     finally:
         await service.stop()
         await runner.cleanup()
-        await service.container.stop()
