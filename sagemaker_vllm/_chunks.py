@@ -1,0 +1,120 @@
+"""Data of events → normalised chunks (pure, incremental).
+
+Every server's dialect becomes one here, so that nothing after it needs to know vLLM's versions:
+reasoning is in `delta.reasoning`, tool-call deltas are unambiguous, an error event raises.
+"""
+
+from typing import Any
+
+import orjson
+
+from sagemaker_vllm._error_table import stream_event_error
+from sagemaker_vllm._errors import StreamDecodeError
+from sagemaker_vllm._tool_calls import ToolCallTracker
+
+Chunk = dict[str, Any]
+"""A `chat.completion.chunk` or a streamed `text_completion`, as wire JSON."""
+
+# LMI's rolling batch has names of its own for a normal end.
+FINISH_REASONS: dict[str | None, str] = {"eos_token": "stop", "stop_sequence": "stop"}
+_SHOWN = 200
+
+
+class ChunkDecoder:
+    """Reads the chunks of one stream."""
+
+    def __init__(self, *, endpoint_name: str) -> None:
+        """Start before the first chunk of the stream from `endpoint_name`."""
+        self._endpoint_name = endpoint_name
+        self._trackers: dict[int, ToolCallTracker] = {}
+
+    def decode(self, data: bytes) -> Chunk:
+        """Return the chunk in one event's data.
+
+        Raises:
+            APIError: The event says that the container failed; its own status chooses the class.
+            StreamDecodeError: The data is not JSON, or not a chunk.
+        """
+        try:
+            chunk = orjson.loads(data)
+        except orjson.JSONDecodeError as error:
+            message = f"An event of the stream is not JSON ({len(data)} bytes)."
+            raise StreamDecodeError(message, body=data) from error
+        try:
+            if "error" in chunk or "choices" not in chunk:
+                self._check(chunk, data)
+            for choice in chunk["choices"]:
+                delta = choice.get("delta")
+                # The common chunk holds a piece of text and nothing else.
+                if (
+                    delta
+                    and len(delta) == 1
+                    and delta.get("content").__class__ is str
+                    and choice.get("finish_reason", delta) is None
+                    and choice.get("index").__class__ is int
+                ):
+                    continue
+                self._normalise(choice)
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            raise StreamDecodeError(_unexpected(chunk), body=data) from error
+        return chunk  # type: ignore[no-any-return]  # a dict, else the checks above had raised
+
+    def finish(self) -> list[Chunk]:
+        """Return a last chunk for calls that never got an id from the server."""
+        choices = [
+            {"index": index, "delta": {"tool_calls": deltas}, "finish_reason": None}
+            for index, tracker in self._trackers.items()
+            if (deltas := tracker.missing_ids())
+        ]
+        return [{"object": "chat.completion.chunk", "choices": choices}] if choices else []
+
+    def _check(self, chunk: Chunk, data: bytes) -> None:
+        """Raise for an error event and for what is no chunk at all."""
+        error = stream_event_error(chunk, endpoint_name=self._endpoint_name, body=data)
+        if error is not None:
+            raise error
+        if chunk.get("choices") is None:
+            if "choices" not in chunk and not chunk.get("usage"):
+                raise StreamDecodeError(_unexpected(chunk), body=data)
+            chunk["choices"] = []
+
+    def _normalise(self, choice: dict[str, Any]) -> None:
+        index = choice.setdefault("index", 0)
+        reason = choice.setdefault("finish_reason", None)
+        _require(index, int)
+        _require(reason, str, type(None))
+        choice["finish_reason"] = FINISH_REASONS.get(reason, reason)
+        if "text" in choice:
+            _require(choice["text"], str)
+            return
+        delta = choice["delta"] = choice.get("delta") or {}
+        normalise_reasoning(delta)
+        _require(delta.get("content"), str, type(None))
+        _require(delta.get("reasoning"), str, type(None))
+        if calls := delta.pop("tool_calls", None):
+            tracker = self._trackers.get(index)
+            if tracker is None:
+                tracker = self._trackers[index] = ToolCallTracker()
+            delta["tool_calls"] = [tracker.rewrite(call) for call in calls]
+
+
+def normalise_reasoning(message: dict[str, Any]) -> None:
+    """Move `reasoning_content` to `reasoning`; servers that send both repeat themselves."""
+    older = message.pop("reasoning_content", None)
+    if older is not None and message.get("reasoning") is None:
+        message["reasoning"] = older
+
+
+def _require(value: object, *kinds: type) -> None:
+    if type(value) not in kinds:
+        message = f"unexpected {type(value).__name__}"
+        raise TypeError(message)
+
+
+def _unexpected(chunk: object) -> str:
+    keys = sorted(map(str, chunk)) if isinstance(chunk, dict) else [type(chunk).__name__]
+    shown = ", ".join(keys)[:_SHOWN]
+    return (
+        f"An event of the stream is not a chat or text completion chunk (it holds: {shown}). Is "
+        "the container vLLM, or LMI with the OpenAI schema?"
+    )

@@ -1,0 +1,81 @@
+"""A container's plain answer → the normalised response (pure).
+
+The twin of `_chunks`: after it nothing needs to know which server or version answered.
+"""
+
+from typing import Any
+
+import orjson
+
+from sagemaker_vllm._chunks import FINISH_REASONS, normalise_reasoning
+from sagemaker_vllm._error_table import stream_event_error
+from sagemaker_vllm._errors import ServerError
+from sagemaker_vllm._parameters import RequestKind
+from sagemaker_vllm._tool_calls import arguments_text, new_call_id
+
+
+def read_response(data: bytes, *, kind: RequestKind, endpoint_name: str) -> dict[str, Any]:
+    """Read and normalise a plain answer.
+
+    Raises:
+        APIError: The answer says that the container failed, though its status was 200.
+        ServerError: The answer is not a completion; the raw answer is the error's `body`.
+    """
+    try:
+        response = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise _not_a_completion(data, endpoint_name, f"{len(data)} bytes, not JSON") from error
+    if isinstance(response, dict):
+        failure = stream_event_error(response, endpoint_name=endpoint_name, body=data)
+        if failure is not None:
+            raise failure
+    try:
+        for choice in response["choices"]:
+            _normalise(choice, kind)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        keys = sorted(response) if isinstance(response, dict) else [type(response).__name__]
+        raise _not_a_completion(data, endpoint_name, f"it holds: {', '.join(keys)}") from error
+    response.setdefault("usage", None)
+    return response  # type: ignore[no-any-return]  # a dict, else the checks above had raised
+
+
+def _normalise(choice: dict[str, Any], kind: RequestKind) -> None:
+    choice.setdefault("index", 0)
+    choice.setdefault("logprobs", None)
+    choice.setdefault("stop_reason", None)
+    reason = choice.get("finish_reason")
+    choice["finish_reason"] = FINISH_REASONS.get(reason, reason)
+    if kind == "text":
+        if not isinstance(choice["text"], str):
+            raise TypeError
+        return
+    message = choice["message"]
+    normalise_reasoning(message)
+    message.setdefault("reasoning", None)
+    message.setdefault("content", None)
+    for name in ("content", "reasoning"):
+        if not isinstance(message[name], str | None):
+            raise TypeError
+        # No text is `None`, as a stream without text gives it.
+        message[name] = message[name] or None
+    message["tool_calls"] = [_call(call) for call in message.get("tool_calls") or []]
+
+
+def _call(call: dict[str, Any]) -> dict[str, Any]:
+    function = call["function"]
+    name, call_id = function["name"], call.get("id") or new_call_id()
+    if not isinstance(name, str) or not isinstance(call_id, str):
+        raise TypeError
+    function = {"name": name, "arguments": arguments_text(function.get("arguments"))}
+    return {"id": call_id, "type": "function", "function": function}
+
+
+def _not_a_completion(data: bytes, endpoint_name: str, what: str) -> ServerError:
+    return ServerError(
+        f"The container behind endpoint {endpoint_name!r} answered something that is not a "
+        f"completion ({what}). Is it vLLM, or LMI with the OpenAI schema?",
+        error_code="UnexpectedAnswer",
+        body=data,
+        endpoint_name=endpoint_name,
+        is_retryable=False,
+    )
