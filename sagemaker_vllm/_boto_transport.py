@@ -1,0 +1,226 @@
+"""Calls through boto3: the synchronous shell, and the one place that builds boto3 clients."""
+
+import os
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from sagemaker_vllm._config import EndpointConfig
+from sagemaker_vllm._error_table import (
+    connection_failed,
+    service_error,
+    stream_broken,
+    stream_fault,
+    timed_out,
+)
+from sagemaker_vllm._errors import AuthenticationError, ConfigurationError
+from sagemaker_vllm._frames import FrameDecoder, part_of
+from sagemaker_vllm._operations import METHODS, Operation, check_members
+from sagemaker_vllm._transport import RawAnswer, RawStream
+from sagemaker_vllm._version import __version__
+
+if TYPE_CHECKING:
+    import boto3.session
+
+USER_AGENT = f"sagemaker-vllm/{__version__}"
+
+
+def make_session(config: EndpointConfig) -> "boto3.session.Session":
+    """Make a boto3 session of our own: the shared default session is not thread-safe."""
+    import boto3.session  # takes longer than the whole core
+    from botocore.exceptions import ProfileNotFound
+
+    try:
+        return boto3.session.Session(
+            aws_access_key_id=config.aws_access_key_id,
+            aws_secret_access_key=config.aws_secret_access_key,
+            aws_session_token=config.aws_session_token,
+            region_name=config.region_name,
+            profile_name=config.credentials_profile_name,
+        )
+    except ProfileNotFound as error:
+        message = (
+            f"credentials_profile_name={config.credentials_profile_name!r} is not a profile of "
+            "the shared AWS files."
+        )
+        raise ConfigurationError(message) from error
+
+
+def make_client(session: "boto3.session.Session", config: EndpointConfig) -> Any:
+    """Make a `sagemaker-runtime` client that leaves retries to us."""
+    from botocore.config import Config
+    from botocore.exceptions import NoRegionError
+
+    settings = Config(
+        connect_timeout=config.connect_timeout,
+        read_timeout=config.timeout,
+        max_pool_connections=config.max_concurrency,
+        # Ours is the only retry loop: botocore's would repeat a paid generation after a time-out.
+        retries={"mode": "standard", "total_max_attempts": 1},
+        tcp_keepalive=True,
+        user_agent_extra=USER_AGENT,
+    )
+    try:
+        return session.client(
+            "sagemaker-runtime", endpoint_url=config.endpoint_url, config=settings
+        )
+    except NoRegionError as error:
+        message = (
+            "region_name is missing: pass region_name='us-east-1' or set the environment variable "
+            "AWS_DEFAULT_REGION, or a region in the profile."
+        )
+        raise ConfigurationError(message) from error
+    except ValueError as error:
+        message = f"endpoint_url={config.endpoint_url!r} is not a URL: {error}."
+        raise ConfigurationError(message) from error
+
+
+class BotoTransport:
+    """Calls boto3; builds its client at first use, once per process."""
+
+    def __init__(self, config: EndpointConfig, client: Any = None) -> None:
+        """Keep the settings.
+
+        Args:
+            config: Where and how to call.
+            client: A ready boto3 client to use in place of an own one.
+        """
+        self._config = config
+        self._given = client
+        self._built: tuple[int, Any] | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def client(self) -> Any:
+        """The boto3 client. A forked process builds its own, since sockets cannot be shared."""
+        if self._given is not None:
+            return self._given
+        built = self._built
+        if built and built[0] == os.getpid():
+            return built[1]
+        with self._lock:
+            if self._built is None or self._built[0] != os.getpid():
+                client = make_client(make_session(self._config), self._config)
+                self._built = (os.getpid(), client)
+            return self._built[1]
+
+    def invoke(self, operation: Operation, arguments: Mapping[str, Any]) -> RawAnswer:
+        """Call an operation and read its whole body."""
+        with self._translated_errors():
+            output = self._call(operation, arguments)
+            body = output.get("Body", b"")
+            return RawAnswer(output, body if isinstance(body, bytes) else body.read())
+
+    def open(self, operation: Operation, arguments: Mapping[str, Any]) -> RawStream:
+        """Call a streaming operation; the parts are read as they are iterated."""
+        with self._translated_errors():
+            output = self._call(operation, arguments)
+        body = output["Body"]
+        parts = _parts(body, endpoint_name=self._config.endpoint_name)
+        return RawStream(output, parts, lambda: _close(body))
+
+    def close(self) -> None:
+        """Close the connections of the own client; a given one stays the caller's."""
+        built, self._built = self._built, None
+        if built and built[0] == os.getpid():
+            built[1].close()
+
+    def _call(self, operation: Operation, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        client = self.client
+        meta = getattr(client, "meta", None)
+        if meta is not None and hasattr(meta, "service_model"):
+            known = meta.service_model.operation_model(operation).input_shape.members
+            check_members(operation, arguments, known)
+        output: Mapping[str, Any] = getattr(client, METHODS[operation])(**arguments)
+        return output
+
+    @contextmanager
+    def _translated_errors(self) -> Iterator[None]:
+        from botocore import exceptions as boto
+
+        config = self._config
+        try:
+            yield
+        except boto.ClientError as error:
+            raise service_error(
+                error.response, endpoint_name=config.endpoint_name, region_name=config.region_name
+            ) from error
+        except boto.ReadTimeoutError as error:
+            raise timed_out(
+                error, endpoint_name=config.endpoint_name, seconds=config.timeout
+            ) from error
+        except (boto.ParamValidationError, boto.UnsupportedSignatureVersionError) as error:
+            message = f"botocore refused the call before sending it: {error}"
+            raise ConfigurationError(message) from error
+        except (
+            boto.CredentialRetrievalError,
+            boto.NoCredentialsError,
+            boto.PartialCredentialsError,
+            boto.SSOError,
+            boto.TokenRetrievalError,
+        ) as error:
+            raise credentials_missing(error, config) from error
+        except (boto.BotoCoreError, boto.HTTPClientError, OSError) as error:
+            raise connection_failed(error, endpoint_name=config.endpoint_name) from error
+
+
+def credentials_missing(error: BaseException, config: EndpointConfig) -> AuthenticationError:
+    """Make the error for credentials that cannot be found, read or refreshed."""
+    return AuthenticationError(
+        f"No usable AWS credentials for endpoint {config.endpoint_name!r} "
+        f"({type(error).__name__}): set them in the environment, choose a profile with "
+        "credentials_profile_name, run with a role, or sign in again.",
+        error_code=type(error).__name__,
+        endpoint_name=config.endpoint_name,
+    )
+
+
+def _parts(body: Any, *, endpoint_name: str) -> Iterator[bytes]:
+    """Yield the container's bytes of a response body; every failure is an error of ours."""
+    from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
+    from urllib3.exceptions import HTTPError
+
+    # botocore's own decoder drops ModelStreamError's ErrorCode and takes 40 µs an event.
+    raw = getattr(body, "_raw_stream", None)
+    try:
+        yield from _parts_of_events(body) if raw is None else _parts_of_frames(raw)
+    except ClientError as error:
+        found = error.response.get("Error", {})
+        raise stream_fault(
+            str(found.get("Code")), str(found.get("Message", "")), endpoint_name=endpoint_name
+        ) from error
+    except (BotoCoreError, HTTPClientError, HTTPError, OSError) as error:
+        raise stream_broken(error, endpoint_name=endpoint_name) from error
+
+
+def _parts_of_frames(raw: Any) -> Iterator[bytes]:
+    decoder = FrameDecoder()
+    for read in raw.stream():
+        for frame in decoder.feed(read):
+            if part := part_of(frame):
+                yield part
+    decoder.finish()
+
+
+def _parts_of_events(events: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
+    """Read events that a client of the user's own has decoded already."""
+    for event in events:
+        if "PayloadPart" in event:
+            yield event["PayloadPart"].get("Bytes", b"")
+        for code in ("ModelStreamError", "InternalStreamFailure"):
+            if found := event.get(code):
+                raise stream_fault(
+                    code, found.get("Message", ""), error_code=found.get("ErrorCode")
+                )
+
+
+def _close(body: Any) -> None:
+    raw = getattr(body, "_raw_stream", body)
+    # No such method, or the connection has ended and gone back to the pool.
+    with suppress(AttributeError, OSError, RuntimeError, ValueError):
+        # Wakes a reader in another thread, which closing alone does not.
+        raw.shutdown()
+    close = getattr(raw, "close", None)
+    if close is not None:
+        close()

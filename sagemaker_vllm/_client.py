@@ -1,0 +1,151 @@
+"""The synchronous client, over boto3."""
+
+import random
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from sagemaker_vllm._answer import AnswerDecoder
+from sagemaker_vllm._boto_transport import BotoTransport
+from sagemaker_vllm._config import EndpointConfig, InvocationOptions
+from sagemaker_vllm._errors import APIError
+from sagemaker_vllm._operations import Operation
+from sagemaker_vllm._parameters import RequestKind
+from sagemaker_vllm._plain import read_response
+from sagemaker_vllm._request import ChatRequest, TextRequest, expected_choices
+from sagemaker_vllm._results import Completion
+from sagemaker_vllm._settings import Configured
+from sagemaker_vllm._stream import ChatStream, SyncStream, TextStream
+
+_T = TypeVar("_T")
+_S = TypeVar("_S", bound=SyncStream)
+
+
+class SageMakerVLLMClient(Configured):
+    """Calls vLLM behind a SageMaker endpoint.
+
+    Thread-safe; connects at the first call; survives pickling, deep copies and `fork`.
+
+    Examples:
+        ```python
+        from sagemaker_vllm import SageMakerVLLMClient, chat_request
+
+        client = SageMakerVLLMClient(endpoint_name="my-endpoint", region_name="us-east-1")
+        completion = client.chat(chat_request([{"role": "user", "content": "Hello"}]))
+        print(completion.text)
+        ```
+    """
+
+    def __init__(
+        self,
+        config: EndpointConfig | None = None,
+        *,
+        client: Any = None,
+        async_inference: Any = None,
+        **settings: Any,
+    ) -> None:
+        """See `Configured`."""
+        super().__init__(config, client=client, async_inference=async_inference, **settings)
+        self._transport = BotoTransport(self.config, client)
+
+    def chat(
+        self, request: ChatRequest, *, options: InvocationOptions | None = None
+    ) -> Completion:
+        """Answer a chat.
+
+        Args:
+            request: The body, as made by `chat_request`.
+            options: SageMaker's options for this call.
+
+        Raises:
+            ConfigurationError: The request or an option is wrong; nothing was sent.
+            APIError: The call failed; its class says how.
+        """
+        return self._invoke("chat", request, options)
+
+    def complete(
+        self, request: TextRequest, *, options: InvocationOptions | None = None
+    ) -> Completion:
+        """Complete one or many prompts; arguments and errors as for `chat`.
+
+        Choices come with `index = position of the prompt x n + sample`.
+        """
+        return self._invoke("text", request, options)
+
+    def stream_chat(
+        self,
+        request: ChatRequest,
+        *,
+        options: InvocationOptions | None = None,
+        include_usage: bool = True,
+    ) -> ChatStream:
+        """Open a streamed chat; arguments and errors as for `chat`.
+
+        Args:
+            request: The body, as made by `chat_request`.
+            options: SageMaker's options for this call.
+            include_usage: Ask for token counts at the end of the stream.
+        """
+        return self._open(ChatStream, "chat", request, options, include_usage=include_usage)
+
+    def stream_complete(
+        self,
+        request: TextRequest,
+        *,
+        options: InvocationOptions | None = None,
+        include_usage: bool = True,
+    ) -> TextStream:
+        """Open a streamed text completion; arguments and errors as for `stream_chat`."""
+        return self._open(TextStream, "text", request, options, include_usage=include_usage)
+
+    def close(self) -> None:
+        """Close the connections; a later call opens new ones."""
+        self._transport.close()
+
+    def _invoke(
+        self, kind: RequestKind, request: dict[str, Any], options: InvocationOptions | None
+    ) -> Completion:
+        call = self._arguments("InvokeEndpoint", kind, request, options)
+        answer = self._retrying(lambda: self._transport.invoke("InvokeEndpoint", call))
+        return Completion(
+            response=read_response(
+                answer.body, kind=kind, endpoint_name=self.config.endpoint_name
+            ),
+            metadata=self._metadata(answer.output, call),
+        )
+
+    def _open(
+        self,
+        stream: type[_S],
+        kind: RequestKind,
+        request: dict[str, Any],
+        options: InvocationOptions | None,
+        *,
+        include_usage: bool,
+    ) -> _S:
+        operation: Operation = "InvokeEndpointWithResponseStream"
+        call = self._arguments(operation, kind, request, options, include_usage=include_usage)
+        opened = self._retrying(lambda: self._transport.open(operation, call))
+        answer = AnswerDecoder(
+            kind,
+            expected_choices=expected_choices(request),
+            metadata=self._metadata(opened.output, call),
+        )
+        return stream(opened.parts, answer, close=opened.close)
+
+    def _retrying(self, call: Callable[[], _T]) -> _T:
+        policy, began, retries = self._policy(), time.monotonic(), 0
+        while True:
+            try:
+                return call()
+            except APIError as error:
+                delay = policy.delay(
+                    error,
+                    retries=retries,
+                    elapsed=time.monotonic() - began,
+                    jitter=random.random(),  # noqa: S311  # spreads callers, keeps no secret
+                )
+                if delay is None:
+                    raise
+            retries += 1
+            time.sleep(delay)

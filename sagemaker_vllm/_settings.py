@@ -1,0 +1,112 @@
+"""The constructor that both clients share: settings, copies and pickles."""
+
+import pickle
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, Self
+
+from sagemaker_vllm._config import EndpointConfig, InvocationOptions, reject_unknown
+from sagemaker_vllm._errors import ConfigurationError
+from sagemaker_vllm._operations import Operation, arguments
+from sagemaker_vllm._parameters import RequestKind
+from sagemaker_vllm._request import prepare
+from sagemaker_vllm._results import InvocationMetadata
+from sagemaker_vllm._retry import RetryPolicy
+
+_FIELDS = frozenset(each.name for each in fields(EndpointConfig))
+
+
+class Configured:
+    """Holds what a client was made with, and can be copied and pickled by it."""
+
+    def __init__(
+        self,
+        config: EndpointConfig | None = None,
+        *,
+        client: Any = None,
+        async_inference: Any = None,
+        **settings: Any,
+    ) -> None:
+        """Keep the settings; nothing is connected before the first call.
+
+        Args:
+            config: Where and how to call.
+            client: A ready boto3 `sagemaker-runtime` client; every call goes through it.
+            async_inference: An `AsyncInferenceConfig`: plain calls run through
+                InvokeEndpointAsync and S3.
+            settings: Fields of `EndpointConfig`, when `config` is not given.
+
+        Raises:
+            ConfigurationError: An unknown or wrong setting, or settings beside `config`.
+        """
+        if config is not None and settings:
+            message = f"Pass config or single settings, not both: {', '.join(sorted(settings))}."
+            raise ConfigurationError(message)
+        reject_unknown(settings, _FIELDS, of=type(self).__name__)
+        self.config = config or EndpointConfig(**settings)
+        self._given_client = client
+        self._async_inference = async_inference
+
+    def __repr__(self) -> str:
+        """Show the settings, without secrets."""
+        return f"{type(self).__name__}({self.config!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the settings; the copy connects by itself."""
+        if self._given_client is not None:
+            try:
+                pickle.dumps(self._given_client)
+            except Exception as error:  # whatever a foreign object raises when it cannot be pickled
+                message = (
+                    "client: a ready boto3 client cannot be pickled. Pass region_name, "
+                    "credentials_profile_name or endpoint_url, and let every process build its own."
+                )
+                raise ConfigurationError(message) from error
+        return _rebuild, (type(self), self.config, self._given_client, self._async_inference)
+
+    def __copy__(self) -> Self:
+        """Copy the settings; the copy connects by itself."""
+        return type(self)(
+            self.config, client=self._given_client, async_inference=self._async_inference
+        )
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Copy the settings, which never change; a given client is shared."""
+        return self.__copy__()
+
+    def _policy(self) -> RetryPolicy:
+        return RetryPolicy(
+            max_retries=self.config.max_retries,
+            cold_start_timeout=self.config.cold_start_timeout,
+            retry_on_timeout=self.config.retry_on_timeout,
+        )
+
+    def _arguments(
+        self,
+        operation: Operation,
+        kind: RequestKind,
+        request: dict[str, Any],
+        options: InvocationOptions | None,
+        *,
+        include_usage: bool = False,
+    ) -> dict[str, Any]:
+        """Check a call wholly, before anything is sent."""
+        body = prepare(
+            request,
+            kind=kind,
+            model=self.config.model,
+            stream=operation == "InvokeEndpointWithResponseStream",
+            include_usage=include_usage,
+        )
+        return arguments(operation, self.config, options or InvocationOptions(), body)
+
+    def _metadata(self, output: Mapping[str, Any], call: Mapping[str, Any]) -> InvocationMetadata:
+        return InvocationMetadata.from_output(
+            output,
+            endpoint_name=self.config.endpoint_name,
+            inference_id=call.get("InferenceId"),
+        )
+
+
+def _rebuild(cls: Any, config: EndpointConfig, client: Any, async_inference: Any) -> Any:
+    return cls(config, client=client, async_inference=async_inference)
