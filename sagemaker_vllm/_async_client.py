@@ -1,0 +1,159 @@
+"""The asynchronous client, over aiohttp."""
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from sagemaker_vllm._answer import AnswerDecoder
+from sagemaker_vllm._config import EndpointConfig, InvocationOptions
+from sagemaker_vllm._errors import APIError
+from sagemaker_vllm._http_transport import HTTPTransport
+from sagemaker_vllm._operations import Operation
+from sagemaker_vllm._parameters import RequestKind
+from sagemaker_vllm._plain import read_response
+from sagemaker_vllm._request import ChatRequest, TextRequest, expected_choices
+from sagemaker_vllm._results import Completion
+from sagemaker_vllm._settings import Configured
+from sagemaker_vllm._stream import AsyncChatStream, AsyncStream, AsyncTextStream
+from sagemaker_vllm._thread_transport import ThreadTransport
+
+_T = TypeVar("_T")
+_S = TypeVar("_S", bound=AsyncStream)
+
+
+class AsyncSageMakerVLLMClient(Configured):
+    """The asynchronous twin of `SageMakerVLLMClient`; arguments, answers and errors are the same.
+
+    Native: no thread per call, one connection pool for each event loop. With a boto3 `client` of
+    the caller's own, calls run in at most `max_concurrency` threads.
+
+    Examples:
+        ```python
+        from sagemaker_vllm import AsyncSageMakerVLLMClient, chat_request
+
+        async def main() -> None:
+            async with AsyncSageMakerVLLMClient(endpoint_name="my-endpoint") as client:
+                request = chat_request([{"role": "user", "content": "Hello"}])
+                async with await client.stream_chat(request) as stream:
+                    async for chunk in stream:
+                        print(chunk)
+        ```
+    """
+
+    def __init__(
+        self,
+        config: EndpointConfig | None = None,
+        *,
+        client: Any = None,
+        async_inference: Any = None,
+        **settings: Any,
+    ) -> None:
+        """See `Configured`."""
+        super().__init__(config, client=client, async_inference=async_inference, **settings)
+        self._transport = (
+            HTTPTransport(self.config) if client is None else ThreadTransport(self.config, client)
+        )
+
+    async def __aenter__(self) -> Self:
+        """Return the client."""
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the connections."""
+        await self.aclose()
+
+    async def chat(
+        self, request: ChatRequest, *, options: InvocationOptions | None = None
+    ) -> Completion:
+        """Answer a chat; see `SageMakerVLLMClient.chat`."""
+        return await self._invoke("chat", request, options)
+
+    async def complete(
+        self, request: TextRequest, *, options: InvocationOptions | None = None
+    ) -> Completion:
+        """Complete one or many prompts; see `SageMakerVLLMClient.complete`."""
+        return await self._invoke("text", request, options)
+
+    async def stream_chat(
+        self,
+        request: ChatRequest,
+        *,
+        options: InvocationOptions | None = None,
+        include_usage: bool = True,
+    ) -> AsyncChatStream:
+        """Open a streamed chat; see `SageMakerVLLMClient.stream_chat`."""
+        return await self._open(
+            AsyncChatStream, "chat", request, options, include_usage=include_usage
+        )
+
+    async def stream_complete(
+        self,
+        request: TextRequest,
+        *,
+        options: InvocationOptions | None = None,
+        include_usage: bool = True,
+    ) -> AsyncTextStream:
+        """Open a streamed completion; see `SageMakerVLLMClient.stream_complete`."""
+        return await self._open(
+            AsyncTextStream, "text", request, options, include_usage=include_usage
+        )
+
+    async def aclose(self) -> None:
+        """Close the running event loop's connections; a later call opens new ones."""
+        await self._transport.aclose()
+
+    async def _invoke(
+        self, kind: RequestKind, request: dict[str, Any], options: InvocationOptions | None
+    ) -> Completion:
+        call = self._arguments("InvokeEndpoint", kind, request, options)
+        answer = await self._retrying(lambda: self._transport.invoke("InvokeEndpoint", call))
+        return Completion(
+            response=read_response(
+                answer.body, kind=kind, endpoint_name=self.config.endpoint_name
+            ),
+            metadata=self._metadata(answer.output, call),
+        )
+
+    async def _open(
+        self,
+        stream: type[_S],
+        kind: RequestKind,
+        request: dict[str, Any],
+        options: InvocationOptions | None,
+        *,
+        include_usage: bool,
+    ) -> _S:
+        operation: Operation = "InvokeEndpointWithResponseStream"
+        call = self._arguments(operation, kind, request, options, include_usage=include_usage)
+        opened = await self._retrying(lambda: self._transport.open(operation, call))
+        answer = AnswerDecoder(
+            kind,
+            expected_choices=expected_choices(request),
+            metadata=self._metadata(opened.output, call),
+        )
+        return stream(opened.parts, answer, close=opened.close)
+
+    async def _retrying(self, call: Callable[[], Awaitable[_T]]) -> _T:
+        policy, began, retries = self._policy(), time.monotonic(), 0
+        while True:
+            try:
+                return await call()
+            except APIError as error:
+                delay = policy.delay(
+                    error,
+                    retries=retries,
+                    elapsed=time.monotonic() - began,
+                    jitter=random.random(),  # noqa: S311  # spreads callers, keeps no secret
+                )
+                if delay is None:
+                    raise
+            retries += 1
+            await asyncio.sleep(delay)

@@ -1,0 +1,200 @@
+"""What botocore knows of SageMaker Runtime, for a transport that is not botocore's.
+
+Names of headers and paths come from botocore's own service model, so that members that a later
+botocore learns work here too.
+"""
+
+import asyncio
+import io
+import ssl
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from sagemaker_vllm._boto_transport import (
+    USER_AGENT,
+    credentials_missing,
+    make_client,
+    make_session,
+)
+from sagemaker_vllm._config import EndpointConfig
+from sagemaker_vllm._error_table import service_error
+from sagemaker_vllm._errors import APIError
+from sagemaker_vllm._operations import METHODS, Operation, check_members
+
+# aiohttp warns of a bytes body above this size, which it would write in one piece.
+_LARGE_BODY = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class SignedRequest:
+    """A request that is ready to be sent."""
+
+    url: str
+    headers: dict[str, str]
+    body: Any
+
+
+class AWSProtocol:
+    """Signs requests and reads answers, by botocore; loads it at first use, off the event loop.
+
+    Attributes:
+        proxy: URL of the proxy that the environment names for the endpoint.
+        ssl_context: Trusts what boto3 trusts (`AWS_CA_BUNDLE`); `None` for plain HTTP.
+    """
+
+    proxy: str | None = None
+    ssl_context: ssl.SSLContext | None = None
+
+    def __init__(self, config: EndpointConfig) -> None:
+        """Keep the settings."""
+        self._config = config
+        self._lock = threading.Lock()
+        self._loaded: _Loaded | None = None
+
+    async def signed_request(
+        self, operation: Operation, arguments: Mapping[str, Any]
+    ) -> SignedRequest:
+        """Write and sign a request.
+
+        Raises:
+            ConfigurationError: No region, or a member that the installed botocore does not know.
+            AuthenticationError: No credentials, or they cannot be refreshed.
+        """
+        loaded = self._loaded
+        if loaded is None:
+            loaded = await asyncio.to_thread(self._load)
+        credentials = loaded.credentials
+        # Only credentials that may need the network are asked for in a thread.
+        if getattr(credentials, "refresh_needed", _never)():
+            await asyncio.to_thread(self._freeze, credentials)
+        return loaded.sign(operation, arguments, self._freeze(credentials))
+
+    def read_output(self, operation: Operation, headers: Mapping[str, str]) -> dict[str, Any]:
+        """Return the output members that travel as headers, named as boto3 names them."""
+        return self._load().read_output(operation, headers)
+
+    def read_error(
+        self, operation: Operation, status: int, headers: Mapping[str, str], body: bytes
+    ) -> APIError:
+        """Make the error for an answer whose status says that the call failed."""
+        parsed = self._load().parse_error(operation, status, headers, body)
+        return service_error(
+            parsed,
+            endpoint_name=self._config.endpoint_name,
+            region_name=self._config.region_name,
+        )
+
+    def _load(self) -> "_Loaded":
+        if self._loaded is None:
+            with self._lock:
+                if self._loaded is None:
+                    loaded = _Loaded(self._config)
+                    self.proxy, self.ssl_context = loaded.proxy, loaded.ssl_context
+                    self._loaded = loaded
+        return self._loaded
+
+    def _freeze(self, credentials: Any) -> Any:
+        """Return the credentials of this moment; refreshes them when they are about to expire."""
+        from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+
+        if credentials is None:
+            raise credentials_missing(NoCredentialsError(), self._config)
+        try:
+            return credentials.get_frozen_credentials()
+        except (BotoCoreError, ClientError) as error:
+            raise credentials_missing(error, self._config) from error
+
+
+def _never() -> bool:
+    return False
+
+
+class _Loaded:
+    """botocore's parts, for one configuration."""
+
+    def __init__(self, config: EndpointConfig) -> None:
+        from botocore.auth import SigV4Auth
+        from botocore.awsrequest import AWSRequest, HeadersDict
+        from botocore.httpsession import get_cert_path
+        from botocore.parsers import create_parser
+        from botocore.utils import get_environ_proxies
+
+        session = make_session(config)
+        client = make_client(session, config)
+        self._auth, self._request, self._headers = SigV4Auth, AWSRequest, HeadersDict
+        self._region = client.meta.region_name
+        self._service = client.meta.service_model
+        self._signing_name = self._service.signing_name
+        self._base_url = client.meta.endpoint_url.rstrip("/")
+        self._parser = create_parser("rest-json")
+        self._operations = {
+            name: _Operation(self._service.operation_model(name)) for name in METHODS
+        }
+        self._user_agent = f"{client.meta.config.user_agent or ''}".strip() or USER_AGENT
+        self.credentials = session.get_credentials()
+        self.proxy = get_environ_proxies(self._base_url).get(urlsplit(self._base_url).scheme)
+        self.ssl_context = None
+        if self._base_url.startswith("https:"):
+            bundle = session._session.get_config_variable("ca_bundle")  # noqa: SLF001  # boto3 has no public way
+            self.ssl_context = ssl.create_default_context(cafile=get_cert_path(bundle or True))
+        client.close()
+
+    def sign(
+        self, operation: Operation, arguments: Mapping[str, Any], credentials: Any
+    ) -> SignedRequest:
+        model = self._operations[operation]
+        check_members(operation, arguments, model.input_headers.keys() | {"Body", "EndpointName"})
+        body = arguments.get("Body", b"")
+        headers = {
+            model.input_headers[member]: str(value)
+            for member, value in arguments.items()
+            if member in model.input_headers
+        }
+        headers["User-Agent"] = self._user_agent
+        headers["Accept-Encoding"] = "identity"
+        url = self._base_url + model.path.replace("{EndpointName}", arguments["EndpointName"])
+        request = self._request(method="POST", url=url, headers=headers, data=body)
+        self._auth(credentials, self._signing_name, self._region).add_auth(request)
+        sent = io.BytesIO(body) if len(body) > _LARGE_BODY else body
+        return SignedRequest(url, dict(request.headers.items()), sent)
+
+    def read_output(self, operation: Operation, headers: Mapping[str, str]) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            member: headers[name]
+            for member, name in self._operations[operation].output_headers.items()
+            if name in headers
+        }
+        found["ResponseMetadata"] = {"RequestId": headers.get("x-amzn-RequestId")}
+        return found
+
+    def parse_error(
+        self, operation: Operation, status: int, headers: Mapping[str, str], body: bytes
+    ) -> Mapping[str, Any]:
+        response = {"status_code": status, "headers": self._headers(headers), "body": body}
+        parsed: dict[str, Any] = self._parser.parse(
+            response, self._operations[operation].output_shape
+        )
+        code = parsed.get("Error", {}).get("Code")
+        shape = self._service.shape_for_error_code(code) if code else None
+        return parsed | self._parser.parse(response, shape) if shape is not None else parsed
+
+
+class _Operation:
+    """Where an operation's members travel."""
+
+    def __init__(self, model: Any) -> None:
+        self.path: str = model.http["requestUri"]
+        self.output_shape = model.output_shape
+        self.input_headers = _header_names(model.input_shape)
+        self.output_headers = _header_names(model.output_shape)
+
+
+def _header_names(shape: Any) -> dict[str, str]:
+    return {
+        name: member.serialization["name"]
+        for name, member in shape.members.items()
+        if member.serialization.get("location") == "header"
+    }

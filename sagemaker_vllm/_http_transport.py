@@ -1,0 +1,144 @@
+"""Calls through aiohttp: the asynchronous shell.
+
+botocore supplies what is AWS's: credentials and their refresh, the endpoint's rules, the signature,
+proxies, certificates and the parsing of errors. aiohttp only moves bytes.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from sagemaker_vllm._aws_protocol import AWSProtocol
+from sagemaker_vllm._config import EndpointConfig
+from sagemaker_vllm._error_table import connection_failed, stream_broken, timed_out
+from sagemaker_vllm._frames import FrameDecoder, part_of
+from sagemaker_vllm._operations import Operation
+from sagemaker_vllm._transport import AsyncRawStream, RawAnswer
+
+if TYPE_CHECKING:
+    import aiohttp
+
+_ERROR_STATUS = 300
+
+
+class HTTPTransport:
+    """Calls SageMaker Runtime over aiohttp, with one session for each event loop."""
+
+    def __init__(self, config: EndpointConfig) -> None:
+        """Keep the settings; nothing is loaded before the first call."""
+        self._config = config
+        self._protocol = AWSProtocol(config)
+        self._sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, _Session] = WeakKeyDictionary()
+
+    async def invoke(self, operation: Operation, arguments: Mapping[str, Any]) -> RawAnswer:
+        """Call an operation and read its whole body."""
+        with self._translated_errors():
+            response = await self._send(operation, arguments)
+            async with response:
+                body = await response.read()
+        return RawAnswer(self._protocol.read_output(operation, response.headers), body)
+
+    async def open(self, operation: Operation, arguments: Mapping[str, Any]) -> AsyncRawStream:
+        """Call a streaming operation; the parts are read as they are iterated."""
+        with self._translated_errors():
+            response = await self._send(operation, arguments)
+        output = self._protocol.read_output(operation, response.headers)
+
+        async def close() -> None:
+            # At the end of its body the connection has gone back to the pool; else it is dropped.
+            response.close()
+
+        return AsyncRawStream(output, self._parts(response), close)
+
+    async def aclose(self) -> None:
+        """Close this event loop's connections."""
+        session = self._sessions.pop(asyncio.get_running_loop(), None)
+        if session is not None:
+            await session.aclose()
+
+    async def _send(
+        self, operation: Operation, arguments: Mapping[str, Any]
+    ) -> "aiohttp.ClientResponse":
+        protocol = self._protocol
+        request = await protocol.signed_request(operation, arguments)
+        session = await self._session()
+        response = await session.client.post(
+            request.url, data=request.body, headers=request.headers, **session.route
+        )
+        if response.status >= _ERROR_STATUS:
+            async with response:
+                body = await response.read()
+            raise protocol.read_error(operation, response.status, response.headers, body)
+        return response
+
+    async def _session(self) -> "_Session":
+        loop = asyncio.get_running_loop()
+        session = self._sessions.get(loop)
+        if session is None:
+            session = self._sessions[loop] = _Session(self._config, self._protocol)
+            await session.open()
+        return session
+
+    async def _parts(self, response: "aiohttp.ClientResponse") -> AsyncIterator[bytes]:
+        import aiohttp
+
+        decoder = FrameDecoder()
+        try:
+            async for read in response.content.iter_any():
+                for frame in decoder.feed(read):
+                    if part := part_of(frame):
+                        yield part
+            decoder.finish()
+        except (aiohttp.ClientError, OSError) as error:
+            raise stream_broken(error, endpoint_name=self._config.endpoint_name) from error
+
+    @contextmanager
+    def _translated_errors(self) -> Iterator[None]:
+        import aiohttp
+
+        name = self._config.endpoint_name
+        try:
+            yield
+        except aiohttp.ConnectionTimeoutError as error:
+            raise connection_failed(error, endpoint_name=name) from error
+        except TimeoutError as error:
+            raise timed_out(error, endpoint_name=name, seconds=self._config.timeout) from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise connection_failed(error, endpoint_name=name) from error
+
+
+class _Session:
+    """An aiohttp session that closes with its event loop.
+
+    Scripts call `asyncio.run` again and again and never close a model. `asyncio.run` finishes the
+    async generators of its loop, so one of those holds the session.
+    """
+
+    def __init__(self, config: EndpointConfig, protocol: AWSProtocol) -> None:
+        import aiohttp  # not before it is needed
+
+        self.route: dict[str, Any] = {"ssl": protocol.ssl_context or True, "proxy": protocol.proxy}
+        self.client = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=config.max_concurrency),
+            # Only silence is limited, in a plain answer and between two parts of a stream.
+            timeout=aiohttp.ClientTimeout(
+                total=None, sock_connect=config.connect_timeout, sock_read=config.timeout
+            ),
+            auto_decompress=False,
+            skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
+        )
+        self._holder = self._hold()
+
+    async def open(self) -> None:
+        await anext(self._holder)
+
+    async def aclose(self) -> None:
+        await self._holder.aclose()
+
+    async def _hold(self) -> AsyncGenerator[None, None]:
+        try:
+            yield
+        finally:
+            await self.client.close()
