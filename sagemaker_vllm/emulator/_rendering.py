@@ -13,7 +13,8 @@ from sagemaker_vllm.emulator._replies import Reply
 
 JSON = dict[str, Any]
 
-_FINGERPRINT = "vllm-0.32.0-emulated"
+FINGERPRINT = "vllm-0.32.0-emulated"
+MODEL = "/opt/ml/model"
 _WORDS = re.compile(r"\s*\S+|\s+$")
 
 
@@ -48,10 +49,14 @@ def render_json(reply: Reply, body: Mapping[str, Any]) -> JSON:
     """Render the answer to a request that does not stream."""
     answer = _Answer.to(body, reply)
     plain = _plain_chat_choice if answer.is_chat else _plain_text_choice
-    record = answer.head("chat.completion") | {
+    record = answer_head(
+        is_chat=answer.is_chat,
+        chat_object="chat.completion",
+        model=reply.model,
+    ) | {
         "choices": [plain(index, choice) for index, choice in enumerate(answer.choices)],
         "service_tier": None,
-        "system_fingerprint": _FINGERPRINT,
+        "system_fingerprint": FINGERPRINT,
         "usage": answer.usage(is_stream=False),
     }
     if answer.is_chat:
@@ -63,7 +68,11 @@ def render_chunks(reply: Reply, body: Mapping[str, Any]) -> Iterator[JSON]:
     """Render the chunks of a streamed answer, with the choices interleaved."""
     answer = _Answer.to(body, reply)
     options = body.get("stream_options") or {}
-    head = answer.head("chat.completion.chunk")
+    head = answer_head(
+        is_chat=answer.is_chat,
+        chat_object="chat.completion.chunk",
+        model=reply.model,
+    )
     streamed = _chat_choice_chunks if answer.is_chat else _text_choice_chunks
     streams = [streamed(index, choice) for index, choice in enumerate(answer.choices)]
     for done, choice in _interleave(streams):
@@ -75,7 +84,22 @@ def render_chunks(reply: Reply, body: Mapping[str, Any]) -> Iterator[JSON]:
         yield chunk
     if options.get("include_usage"):
         usage = answer.usage(is_stream=True)
-        yield head | {"choices": [], "usage": usage, "system_fingerprint": _FINGERPRINT}
+        yield head | {"choices": [], "usage": usage, "system_fingerprint": FINGERPRINT}
+
+
+def answer_head(*, is_chat: bool, chat_object: str, model: str = MODEL) -> JSON:
+    """Write the keys that an answer and all its chunks begin with."""
+    return {
+        "id": f"{'chatcmpl' if is_chat else 'cmpl'}-{uuid.uuid4().hex[:16]}",
+        "object": chat_object if is_chat else "text_completion",
+        "created": int(time.time()),
+        "model": model,
+    }
+
+
+def new_call_id() -> str:
+    """Make the id of a tool call."""
+    return f"chatcmpl-tool-{uuid.uuid4().hex[:16]}"
 
 
 def _interleave(streams: Sequence[Iterator[JSON]]) -> Iterator[tuple[int, JSON]]:
@@ -97,8 +121,6 @@ class _Answer:
     choices: list[Reply]
     reply: Reply
     prompt_tokens: int
-    answer_id: str
-    created: int
 
     @classmethod
     def to(cls, body: Mapping[str, Any], reply: Reply) -> "_Answer":
@@ -113,17 +135,7 @@ class _Answer:
             ],
             reply=reply,
             prompt_tokens=_count_tokens(body["messages"] if is_chat else body.get("prompt")),
-            answer_id=f"{'chatcmpl' if is_chat else 'cmpl'}-{uuid.uuid4().hex[:16]}",
-            created=int(time.time()),
         )
-
-    def head(self, chat_object: str) -> JSON:
-        return {
-            "id": self.answer_id,
-            "object": chat_object if self.is_chat else "text_completion",
-            "created": self.created,
-            "model": self.reply.model,
-        }
 
     def usage(self, *, is_stream: bool, completion_tokens: int | None = None) -> JSON:
         if self.reply.usage is not None:
@@ -174,7 +186,7 @@ def _complete_call(call: Mapping[str, Any]) -> JSON:
     arguments = call.get("arguments", "{}")
     if not isinstance(arguments, str):
         arguments = orjson.dumps(arguments).decode()
-    call_id = call.get("id") or f"chatcmpl-tool-{uuid.uuid4().hex[:16]}"
+    call_id = call.get("id") or new_call_id()
     return {"id": call_id, "name": call["name"], "arguments": arguments}
 
 
