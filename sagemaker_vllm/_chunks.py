@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from sagemaker_vllm._error_table import stream_event_error
+from sagemaker_vllm._error_table import failed_choice, stream_event_error
 from sagemaker_vllm._errors import StreamDecodeError
 from sagemaker_vllm._tool_calls import ToolCallTracker
 
@@ -41,7 +41,7 @@ class ChunkDecoder:
             message = f"An event of the stream is not JSON ({len(data)} bytes)."
             raise StreamDecodeError(message, body=data) from error
         try:
-            if "error" in chunk or "choices" not in chunk:
+            if "error" in chunk or chunk.get("choices") is None:
                 self._check(chunk, data)
             for choice in chunk["choices"]:
                 delta = choice.get("delta")
@@ -54,7 +54,7 @@ class ChunkDecoder:
                     and choice.get("index").__class__ is int
                 ):
                     continue
-                self._normalise(choice)
+                self._normalise(choice, data)
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             raise StreamDecodeError(_unexpected(chunk), body=data) from error
         return chunk  # type: ignore[no-any-return]  # a dict, else the checks above had raised
@@ -78,11 +78,13 @@ class ChunkDecoder:
                 raise StreamDecodeError(_unexpected(chunk), body=data)
             chunk["choices"] = []
 
-    def _normalise(self, choice: dict[str, Any]) -> None:
+    def _normalise(self, choice: dict[str, Any], data: bytes) -> None:
         index = choice.setdefault("index", 0)
         reason = choice.setdefault("finish_reason", None)
         _require(index, int)
         _require(reason, str, type(None))
+        if error := failed_choice(reason, endpoint_name=self._endpoint_name, body=data):
+            raise error
         choice["finish_reason"] = FINISH_REASONS.get(reason, reason)
         if "text" in choice:
             _require(choice["text"], str)

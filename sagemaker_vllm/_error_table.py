@@ -88,11 +88,13 @@ _CURES: dict[type[APIError], str] = {
 }
 
 _QUOTED = re.compile(r'from \S+ with message "(?P<text>.*)"(?:\. See https?://|\.?$)', re.DOTALL)
+# In JSON, in Python's notation, or as pydantic prints an object.
 _CUT_MESSAGE = re.compile(
-    r"""["'](?:message|error|detail)["']\s*:\s*(?P<quote>["'])(?P<text>(?:\\.|(?!(?P=quote)).)+)""",
+    r"""(?:["'](?:message|error|detail)["']\s*:|ErrorInfo\(message=)\s*"""
+    r"""(?P<quote>["'])(?P<text>(?:\\.|(?!(?P=quote)).)+)""",
     re.DOTALL,
 )
-_CUT_CODE = re.compile(r"""["']code["']\s*:\s*(?P<code>\d{3})\b""")
+_CUT_CODE = re.compile(r"""(?:["']code["']\s*:|\bcode=)\s*(?P<code>\d{3})\b""")
 _STATUS = re.compile(r"Received (?:client|server) error \((?P<status>\d+)\)")
 _INPUT_VALUE = re.compile(r"input_value=.*?, input_type=", re.DOTALL)
 _CONSOLE_LINK = re.compile(r"\s*See https?://\S+ in account \d+ for more information\.?")
@@ -139,11 +141,20 @@ def _read_fault_object(found: Mapping[str, Any]) -> ContainerFault | None:
         return None
     if not isinstance(sentence, str):
         sentence = orjson.dumps(sentence).decode() if sentence else f"{kind or 'error'}"
-    # LMI prints vLLM's error object in Python's notation into its own text.
-    if (match := _CUT_MESSAGE.search(sentence)) and sentence.lstrip().startswith(("{", "Error")):
+    # LMI prints vLLM's error object into its own text.
+    printed = sentence.lstrip().startswith(("{", "Error", "error="))
+    if printed and (match := _CUT_MESSAGE.search(sentence)):
         code = _CUT_CODE.search(sentence)
         sentence, status = _unescape(match["text"]), int(code["code"]) if code else status
     return ContainerFault(sentence, as_status(status), kind if isinstance(kind, str) else None)
+
+
+def failed_choice(reason: str | None, *, endpoint_name: str, body: bytes) -> APIError | None:
+    """Make the error for a choice that failed: LMI's rolling batch says so in the finish reason."""
+    if reason != "error":
+        return None
+    fault = ContainerFault("the generation failed (finish reason 'error')")
+    return container_error(fault, endpoint_name=endpoint_name, body=body)
 
 
 def as_status(value: object) -> int | None:

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from sagemaker_vllm._chunks import FINISH_REASONS, normalise_reasoning
-from sagemaker_vllm._error_table import stream_event_error
+from sagemaker_vllm._error_table import failed_choice, stream_event_error
 from sagemaker_vllm._errors import ServerError
 from sagemaker_vllm._parameters import RequestKind
 from sagemaker_vllm._tool_calls import arguments_text, new_call_id
@@ -31,6 +31,10 @@ def read_response(data: bytes, *, kind: RequestKind, endpoint_name: str) -> dict
             raise failure
     try:
         for choice in response["choices"]:
+            if failure := failed_choice(
+                choice.get("finish_reason"), endpoint_name=endpoint_name, body=data
+            ):
+                raise failure
             _normalise(choice, kind)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         keys = sorted(response) if isinstance(response, dict) else [type(response).__name__]
