@@ -40,17 +40,19 @@ class _Streamed:
         """Whether every choice is finished, or the server said that the answer is complete."""
         return self._answer.is_whole
 
-    def _failed(self, error: SageMakerVLLMError) -> bool:
-        """Attach what came, and tell whether the error matters.
 
-        A connection that breaks after the whole answer has come takes nothing away.
-        """
-        if isinstance(error, StreamInterruptedError) and self._answer.is_whole:
-            return False
-        error.partial = self._answer.completion
-        error.endpoint_name = error.endpoint_name or self.metadata.endpoint_name
-        error.request_id = error.request_id or self.metadata.request_id
-        return True
+def _matters(error: SageMakerVLLMError, answer: AnswerDecoder) -> bool:
+    """Attach what came, and tell whether the error matters.
+
+    A connection that breaks after the whole answer has come takes nothing away.
+    """
+    if isinstance(error, StreamInterruptedError) and answer.is_whole:
+        return False
+    metadata = answer.metadata
+    error.partial = answer.completion
+    error.endpoint_name = error.endpoint_name or metadata.endpoint_name
+    error.request_id = error.request_id or metadata.request_id
+    return True
 
 
 class SyncStream(_Streamed):
@@ -76,7 +78,7 @@ class SyncStream(_Streamed):
         """
         super().__init__(answer)
         self._close = close
-        self._chunks = self._run(parts)
+        self._chunks = _run(parts, answer, close)
 
     def __iter__(self) -> Iterator[Chunk]:
         """Return the chunks that have not been read yet."""
@@ -104,22 +106,26 @@ class SyncStream(_Streamed):
         self._chunks.close()
         self._close()
 
-    def _run(self, parts: Iterable[bytes]) -> Generator[Chunk]:
-        answer = self._answer
+
+# Not a method: a stream that is dropped must close its connection without waiting for the garbage
+# collector, so its generator must not refer back to it.
+def _run(
+    parts: Iterable[bytes], answer: AnswerDecoder, close: Callable[[], None]
+) -> Generator[Chunk, None, None]:
+    try:
         try:
-            try:
-                for part in parts:
-                    yield from answer.feed(part)
-            except SageMakerVLLMError as error:
-                if self._failed(error):
-                    raise
-            try:
-                yield from answer.finish()
-            except SageMakerVLLMError as error:
-                self._failed(error)
+            for part in parts:
+                yield from answer.feed(part)
+        except SageMakerVLLMError as error:
+            if _matters(error, answer):
                 raise
-        finally:
-            self._close()
+        try:
+            yield from answer.finish()
+        except SageMakerVLLMError as error:
+            _matters(error, answer)
+            raise
+    finally:
+        close()
 
 
 class AsyncStream(_Streamed):
@@ -141,7 +147,7 @@ class AsyncStream(_Streamed):
         """Wrap an open stream; arguments as for `SyncStream`."""
         super().__init__(answer)
         self._close = close
-        self._chunks = self._run(parts)
+        self._chunks = _run_async(parts, answer, close)
 
     def __aiter__(self) -> AsyncIterator[Chunk]:
         """Return the chunks that have not been read yet."""
@@ -169,24 +175,26 @@ class AsyncStream(_Streamed):
         await self._chunks.aclose()
         await self._close()
 
-    async def _run(self, parts: AsyncIterable[bytes]) -> AsyncGenerator[Chunk]:
-        answer = self._answer
+
+async def _run_async(
+    parts: AsyncIterable[bytes], answer: AnswerDecoder, close: Callable[[], Awaitable[None]]
+) -> AsyncGenerator[Chunk, None]:
+    try:
         try:
-            try:
-                async for part in parts:
-                    for chunk in answer.feed(part):
-                        yield chunk
-            except SageMakerVLLMError as error:
-                if self._failed(error):
-                    raise
-            try:
-                for chunk in answer.finish():
+            async for part in parts:
+                for chunk in answer.feed(part):
                     yield chunk
-            except SageMakerVLLMError as error:
-                self._failed(error)
+        except SageMakerVLLMError as error:
+            if _matters(error, answer):
                 raise
-        finally:
-            await self._close()
+        try:
+            for chunk in answer.finish():
+                yield chunk
+        except SageMakerVLLMError as error:
+            _matters(error, answer)
+            raise
+    finally:
+        await close()
 
 
 class ChatStream(SyncStream):
