@@ -125,8 +125,10 @@ class ToolCallTracker:
         if position is not None:
             current = self._at.get(position)
         else:
-            last = self._calls[-1] if self._calls else None
-            current = self._by_id.get(call_id, last) if call_id else last
+            current = self._calls[-1] if self._calls else None
+            if call_id:
+                # Without an index only the id tells calls apart.
+                current = self._by_id.get(call_id, None if name else current)
         if current is None or _begins(current, call_id, name, arguments):
             current = self._open(position)
         if position is not None:
