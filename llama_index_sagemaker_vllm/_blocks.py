@@ -78,10 +78,18 @@ def _source(
     """Return what a media block holds: bytes, else a path, else a URL, which is not fetched."""
     if content is not None:
         return _read(resolve, content)
-    source = path or (str(url) if url else None)
-    if source is None:
+    if path is not None:
+        return path
+    if url is None:
         raise ConfigurationError("A media block is empty: give it bytes, a path or a URL.")
-    return source
+    address = str(url)
+    # A URL in a message may come from a stranger; it must not name files of this machine.
+    if not address[:8].lower().startswith(("http://", "https://", "data:")):
+        raise ConfigurationError(
+            f"The URL {address[:64]!r} is neither http(s) nor a data URL. Give a file by its path, "
+            "and what lies elsewhere by a presigned https URL or its bytes."
+        )
+    return address
 
 
 def _read(resolve: Callable[[], IOBase], content: object) -> bytes:

@@ -164,6 +164,14 @@ class SageMakerVLLMSettings(FunctionCallingLLM):
         default=True,
         description="Predict structured objects by response_format; else by tool calls.",
     )
+    merge_consecutive: bool = Field(
+        default=False,
+        description="Join neighbouring messages of one role, for templates that must alternate.",
+    )
+    send_names: bool = Field(
+        default=True,
+        description="Send a message's additional_kwargs['name']; Mistral's tokenizer refuses it.",
+    )
 
     _client: SageMakerVLLMClient = PrivateAttr()
     _async_client: AsyncSageMakerVLLMClient = PrivateAttr()
@@ -185,7 +193,6 @@ class SageMakerVLLMSettings(FunctionCallingLLM):
             super().__init__(**settings)
         except ValidationError as error:
             raise ConfigurationError(_explained(error)) from None  # it quotes all input, keys too
-        self._check_limit(self._parameters())
         self._options()
         self._connect()
 

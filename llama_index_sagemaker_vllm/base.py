@@ -228,7 +228,11 @@ class SageMakerVLLM(StructuredPrediction):
         parameters = merge_parameters(self._parameters(), sent.parameters)
         self._check_limit(parameters)
         request = chat_request(
-            to_wire_messages(messages),
+            to_wire_messages(
+                messages,
+                merge_consecutive=self.merge_consecutive,
+                send_names=self.send_names,
+            ),
             tools=tools,
             parameters=parameters,
             model=sent.model or self.model,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         InvocationOptions,
         nearest,
     )
+    from sagemaker_vllm._conversation import join_text, settle_messages
     from sagemaker_vllm._errors import (
         APIError,
         AsyncInferenceError,
@@ -56,6 +57,7 @@ _HOMES = {
     "_async_client": ("AsyncSageMakerVLLMClient",),
     "_client": ("SageMakerVLLMClient",),
     "_config": ("EndpointConfig", "InvocationOptions", "OPTION_NAMES", "nearest"),
+    "_conversation": ("join_text", "settle_messages"),
     "_errors": (
         "APIError",
         "AsyncInferenceError",
@@ -134,6 +136,7 @@ __all__ = [
     "audio_part",
     "chat_request",
     "image_part",
+    "join_text",
     "merge_parameters",
     "nearest",
     "new_call_id",
@@ -141,6 +144,7 @@ __all__ = [
     "parse_json",
     "response_format",
     "schema_name",
+    "settle_messages",
     "split_keywords",
     "text_request",
     "video_part",
