@@ -32,7 +32,9 @@ class Patient(BaseModel):
 def main() -> None:
     """Run the three parts on the endpoint that the command line or the environment names."""
     parser = argparse.ArgumentParser(description="Try a vLLM endpoint on Amazon SageMaker.")
-    parser.add_argument("--endpoint-name", help="default: environment's SAGEMAKER_ENDPOINT_NAME")
+    parser.add_argument(
+        "--endpoint-name", default="", help="default: environment's SAGEMAKER_ENDPOINT_NAME"
+    )
     parser.add_argument("--region", help="AWS region; default: as boto3 finds it")
     parser.add_argument("--demo", action="store_true", help="a small model on this machine")
     arguments = parser.parse_args()

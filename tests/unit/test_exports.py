@@ -75,11 +75,12 @@ PUBLIC = {
         "Splitter",
         "StreamReply",
         "SyntheticModel",
+        "demo_model",
         "random_parts",
         "sse",
     },
-    "langchain_sagemaker_vllm": {"ChatSageMakerVLLM", "SageMakerVLLM", "__version__"},
-    "llama_index_sagemaker_vllm": {"SageMakerVLLM", "__version__"},
+    "langchain_sagemaker_vllm": {"ChatSageMakerVLLM", "SageMakerVLLM"},
+    "llama_index_sagemaker_vllm": {"SageMakerVLLM"},
 }
 
 
