@@ -109,7 +109,10 @@ class SageMakerVLLMClient(Configured):
         answer = self._retrying(lambda: self._transport.invoke("InvokeEndpoint", call))
         return Completion(
             response=read_response(
-                answer.body, kind=kind, endpoint_name=self.config.endpoint_name
+                answer.body,
+                kind=kind,
+                endpoint_name=self.config.endpoint_name,
+                expected_choices=expected_choices(request),
             ),
             metadata=self._metadata(answer.output, call),
         )

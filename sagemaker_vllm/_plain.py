@@ -14,12 +14,15 @@ from sagemaker_vllm._parameters import RequestKind
 from sagemaker_vllm._tool_calls import arguments_text, new_call_id
 
 
-def read_response(data: bytes, *, kind: RequestKind, endpoint_name: str) -> dict[str, Any]:
+def read_response(
+    data: bytes, *, kind: RequestKind, endpoint_name: str, expected_choices: int = 1
+) -> dict[str, Any]:
     """Read and normalise a plain answer.
 
     Raises:
         APIError: The answer says that the container failed, though its status was 200.
-        ServerError: The answer is not a completion; the raw answer is the error's `body`.
+        ServerError: The answer is not a completion, or lacks choices that the request asked for;
+            the raw answer is the error's `body`.
     """
     try:
         response = orjson.loads(data)
@@ -36,11 +39,14 @@ def read_response(data: bytes, *, kind: RequestKind, endpoint_name: str) -> dict
             ):
                 raise failure
             _normalise(choice, kind)
+        choices = list(response["choices"])
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         keys = sorted(response) if isinstance(response, dict) else [type(response).__name__]
         raise _not_a_completion(data, endpoint_name, f"it holds: {', '.join(keys)}") from error
-    response.setdefault("usage", None)
-    return response  # type: ignore[no-any-return]  # a dict, else the checks above had raised
+    if len(choices) < expected_choices:
+        what = f"{len(choices)} of {expected_choices} choices"
+        raise _not_a_completion(data, endpoint_name, what)
+    return {"usage": None, **response, "choices": choices}
 
 
 def _normalise(choice: dict[str, Any], kind: RequestKind) -> None:
