@@ -246,7 +246,10 @@ def _decoded(text: str) -> bytes | None:
 def _data_url(raw: bytes, kind: Kind, mime_type: str | None, where: str) -> str:
     if not raw:
         raise ConfigurationError(f"The {kind} ({where}) is empty.")
-    found = mime_type or sniff_mime_type(raw[:_HEAD_BYTES])
+    sniffed = sniff_mime_type(raw[:_HEAD_BYTES])
+    # A container of sound and pictures may hold either; an image stays one, whatever its name.
+    is_other = sniffed and (kind == "image") is not sniffed.startswith("image/")
+    found = sniffed if is_other else mime_type or sniffed
     if found == "application/pdf":
         raise ConfigurationError(
             f"The {kind} ({where}) is a PDF, which vLLM cannot read. Render its pages to images, "

@@ -240,7 +240,21 @@ def test_error_shows_no_more_than_the_head_of_a_long_text() -> None:
     assert len(str(caught.value)) < 400
 
 
-@pytest.mark.parametrize(("build", "raw"), [(audio_part, PNG), (video_part, PNG)])
-def test_bytes_of_another_kind_are_refused(build: Callable[..., Any], raw: bytes) -> None:
+@pytest.mark.parametrize("build", [audio_part, video_part])
+@pytest.mark.parametrize("mime_type", [None, "audio/wav", "video/mp4"])
+def test_bytes_of_another_kind_are_refused_whatever_they_are_called(
+    build: Callable[..., Any], mime_type: str | None
+) -> None:
     with pytest.raises(ConfigurationError, match="image/png"):
-        build(raw)
+        build(PNG, mime_type=mime_type)
+
+
+def test_pdf_called_an_image_is_still_a_pdf() -> None:
+    with pytest.raises(ConfigurationError, match="Render its pages"):
+        image_part(b"%PDF-1.7 ...", mime_type="image/png")
+
+
+def test_container_of_sound_and_pictures_is_what_it_is_called() -> None:
+    part = audio_part(MP4, mime_type="audio/mp4")
+
+    assert part == {"type": "input_audio", "input_audio": {"data": encoded(MP4), "format": "mp4"}}
