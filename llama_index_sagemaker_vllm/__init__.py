@@ -10,4 +10,6 @@ except ImportError as error:
         "pip install 'sagemaker-vllm[llama-index]'."
     ) from error
 
-__all__ = ["SageMakerVLLM"]
+from sagemaker_vllm import __version__
+
+__all__ = ["SageMakerVLLM", "__version__"]
