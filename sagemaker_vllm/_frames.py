@@ -7,7 +7,6 @@ big-endian. botocore's `EventStreamBuffer` reads the same in about ten times the
 
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
 from zlib import crc32
 
 import orjson
@@ -20,19 +19,15 @@ MAX_HEADERS = 128 * 1024
 MAX_PAYLOAD = 24 * 1024 * 1024
 _PRELUDE = 12
 _OVERHEAD = _PRELUDE + 4
-_KNOWN_HEADERS = 64
+# Of lengths and headers that are known by their bytes.
+_KEPT = 64
 
-_prelude = struct.Struct(">III").unpack_from
+_prelude = struct.Struct(">III").unpack
 _checksum = struct.Struct(">I").unpack_from
 
 HeaderValue = bool | int | str | bytes
-
-
-class Frame(NamedTuple):
-    """One frame: its headers and its payload."""
-
-    headers: dict[str, HeaderValue]
-    payload: bytes
+Frame = tuple[dict[str, HeaderValue], bytes]
+"""One frame: its headers and its payload."""
 
 
 class FrameDecoder:
@@ -40,8 +35,11 @@ class FrameDecoder:
 
     def __init__(self) -> None:
         """Start with an empty buffer."""
+        # The open frame; it is joined only when all of it is there.
         self._buffer = bytearray()
-        # Nearly every frame of a stream carries the same header bytes.
+        self._needed = _PRELUDE
+        # Frames of a stream have the same headers, and differ little in length.
+        self._measured: dict[bytes, tuple[int, int]] = {}
         self._parsed: dict[bytes, dict[str, HeaderValue]] = {}
 
     def feed(self, data: bytes) -> Iterator[Frame]:
@@ -50,28 +48,30 @@ class FrameDecoder:
         Raises:
             StreamDecodeError: A length or checksum is wrong; raised after the frames before it.
         """
-        buffer = self._buffer
-        buffer += data
-        start = 0
+        if self._buffer:
+            self._buffer += data
+            if len(self._buffer) < self._needed:
+                return
+            data = bytes(self._buffer)
+            self._buffer.clear()
+        start, size, self._needed = 0, len(data), _PRELUDE
         try:
-            while len(buffer) - start >= _PRELUDE:
-                total, headers_length, checksum = _prelude(buffer, start)
-                if crc32(buffer[start : start + 8]) != checksum:
-                    raise StreamDecodeError(_damaged("prelude checksum mismatch"))
+            while size - start >= _PRELUDE:
+                prelude = data[start : start + _PRELUDE]
+                total, body = self._measured.get(prelude) or self._measure(prelude)
                 end = start + total
-                body = start + _PRELUDE + headers_length
-                if headers_length > MAX_HEADERS or not 0 <= end - 4 - body <= MAX_PAYLOAD:
-                    raise StreamDecodeError(_damaged(f"lengths {total} and {headers_length}"))
-                if len(buffer) < end:
+                if end > size:
+                    self._needed = total
                     break
-                if crc32(buffer[start : end - 4]) != _checksum(buffer, end - 4)[0]:
+                if crc32(data[start : end - 4]) != _checksum(data, end - 4)[0]:
                     raise StreamDecodeError(_damaged("message checksum mismatch"))
-                headers = self._headers(bytes(buffer[start + _PRELUDE : body]))
-                frame = Frame(headers, bytes(buffer[body : end - 4]))
+                raw = data[start + _PRELUDE : start + body]
+                headers = self._parsed.get(raw) or self._headers(raw)
+                payload = data[start + body : end - 4]
                 start = end
-                yield frame
+                yield headers, payload
         finally:
-            del buffer[:start]
+            self._buffer += data[start:]
 
     def finish(self) -> None:
         """Check that the stream ended between two frames.
@@ -83,12 +83,23 @@ class FrameDecoder:
             message = f"The stream ended inside an event ({len(self._buffer)} bytes of it came)."
             raise StreamInterruptedError(message, error_code="StreamTruncated")
 
+    def _measure(self, prelude: bytes) -> tuple[int, int]:
+        """Return a frame's length, and where in it the payload begins."""
+        total, headers_length, checksum = _prelude(prelude)
+        if crc32(prelude[:8]) != checksum:
+            raise StreamDecodeError(_damaged("prelude checksum mismatch"))
+        payload_length = total - headers_length - _OVERHEAD
+        if headers_length > MAX_HEADERS or not 0 <= payload_length <= MAX_PAYLOAD:
+            raise StreamDecodeError(_damaged(f"lengths {total} and {headers_length}"))
+        measured = total, _PRELUDE + headers_length
+        if len(self._measured) < _KEPT:
+            self._measured[prelude] = measured
+        return measured
+
     def _headers(self, raw: bytes) -> dict[str, HeaderValue]:
-        headers = self._parsed.get(raw)
-        if headers is None:
-            headers = _parse_headers(raw)
-            if len(self._parsed) < _KNOWN_HEADERS:
-                self._parsed[raw] = headers
+        headers = _parse_headers(raw)
+        if len(self._parsed) < _KEPT:
+            self._parsed[raw] = headers
         return headers
 
 
@@ -98,18 +109,18 @@ def part_of(frame: Frame) -> bytes:
     Raises:
         StreamInterruptedError: The frame is an exception or error of the service.
     """
-    headers = frame.headers
+    headers, payload = frame
     kind = headers.get(":message-type")
     if kind == "event":
-        return frame.payload if headers.get(":event-type") == "PayloadPart" else b""
+        return payload if headers.get(":event-type") == "PayloadPart" else b""
     if kind == "error":
         raise stream_fault(str(headers.get(":error-code")), str(headers.get(":error-message", "")))
     try:
-        body = orjson.loads(frame.payload)
+        body = orjson.loads(payload)
     except orjson.JSONDecodeError:
         body = None
     if not isinstance(body, dict):
-        body = {"Message": frame.payload.decode(errors="replace")}
+        body = {"Message": payload.decode(errors="replace")}
     raise stream_fault(
         str(headers.get(":exception-type")),
         str(body.get("Message") or body.get("message") or ""),
