@@ -200,7 +200,8 @@ def merge_parameters(*layers: Mapping[str, Any]) -> dict[str, Any]:
     """Merge layers of parameters; later ones win.
 
     `None` means unset. Of `max_tokens` and `max_completion_tokens` only the one set last is kept.
-    An empty `stop` takes a configured one away. An `extra_body` is merged into its layer.
+    An empty `stop` takes a configured one away; one string becomes a list. An `extra_body` is
+    merged into its layer.
     """
     merged: dict[str, Any] = {}
     for layer in layers:
@@ -211,10 +212,12 @@ def merge_parameters(*layers: Mapping[str, Any]) -> dict[str, Any]:
             for name in _LIMITS:
                 merged.pop(name, None)
         merged |= given
-    if isinstance(merged.get("stop"), tuple):
-        merged["stop"] = list(merged["stop"])
-    if merged.get("stop") in ([], ""):
-        del merged["stop"]
+    if "stop" in merged:
+        stop = merged.pop("stop")
+        if isinstance(stop, str | tuple):
+            stop = [stop] if isinstance(stop, str) else list(stop)
+        if stop not in ([], [""]):
+            merged["stop"] = stop
     return _one_limit(merged)
 
 
