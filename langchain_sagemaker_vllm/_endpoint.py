@@ -1,0 +1,359 @@
+"""What the chat model and the LLM share: where to call, how, and with which parameters."""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from functools import cached_property
+from typing import Any, ClassVar, Literal, Self, TypeVar, cast
+
+from langchain_core.language_models import LangSmithParams
+from langchain_core.messages import BaseMessage
+from langchain_core.messages.utils import count_tokens_approximately
+from pydantic import BaseModel, Field, SecretStr, ValidationError
+
+from langchain_sagemaker_vllm._chunks import PROVIDER
+from langchain_sagemaker_vllm._errors import ConfigurationError, langchain_errors
+from sagemaker_vllm import (
+    OPTION_NAMES,
+    AsyncSageMakerVLLMClient,
+    CallKeywords,
+    EndpointConfig,
+    InvocationOptions,
+    SageMakerVLLMClient,
+    __version__,
+    merge_parameters,
+    split_keywords,
+)
+
+_CONFIG_NAMES = tuple(each.name for each in fields(EndpointConfig))
+_SECRETS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
+# Keywords of LangChain's own, which never reach the endpoint.
+_FRAMEWORK_KEYWORDS = frozenset({"stream", "stream_usage", "tools"})
+
+
+_C = TypeVar("_C", SageMakerVLLMClient, AsyncSageMakerVLLMClient)
+
+
+class EndpointModel(BaseModel):
+    """Fields and plumbing of a model behind a SageMaker endpoint."""
+
+    kind: ClassVar[Literal["chat", "text"]]
+    parameter_fields: ClassVar[tuple[str, ...]] = (
+        "temperature",
+        "top_p",
+        "max_tokens",
+        "stop",
+        "seed",
+        "n",
+        "presence_penalty",
+        "frequency_penalty",
+        "logprobs",
+        "top_k",
+        "min_p",
+        "repetition_penalty",
+        "structured_outputs",
+    )
+
+    endpoint_name: str = ""
+    """Name of the endpoint; by default the environment's `SAGEMAKER_ENDPOINT_NAME`."""
+    model: str = "/opt/ml/model"
+    """`model` of the request. SageMaker mounts the model at `/opt/ml/model`."""
+    region_name: str | None = None
+    """AWS region; by default boto3's own rules (environment, profile)."""
+    credentials_profile_name: str | None = None
+    """Profile of the shared AWS files."""
+    aws_access_key_id: SecretStr | None = None
+    """Access key; by default boto3's own search, which also refreshes what expires."""
+    aws_secret_access_key: SecretStr | None = None
+    """Secret key."""
+    aws_session_token: SecretStr | None = None
+    """Session token of temporary credentials."""
+    endpoint_url: str | None = None
+    """Base URL in place of AWS's; by default `AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME`."""
+    client: Any = Field(default=None, exclude=True, repr=False)
+    """A ready boto3 `sagemaker-runtime` client; every call, asynchronous too, goes through it."""
+
+    inference_component_name: str | None = None
+    """Inference component (or adapter component) to invoke."""
+    target_variant: str | None = None
+    """Production variant, in place of the weighted choice."""
+    target_model: str | None = None
+    """Model of a multi-model endpoint (not for streams)."""
+    target_container_hostname: str | None = None
+    """Container of a multi-container endpoint."""
+    custom_attributes: str | None = None
+    """Opaque text for the container, at most 1,024 characters."""
+    inference_id: str | None = None
+    """Id kept with captured data."""
+    session_id: str | None = None
+    """Stateful session, or `NEW_SESSION`."""
+    enable_explanations: str | None = None
+    """JMESPath expression for the explainer (not for streams)."""
+    prefix_aware_id: str | None = None
+    """Routing hint: calls with the same id share a prefix."""
+
+    timeout: float = 70.0
+    """Seconds to wait for an answer, or between two parts of a stream (a container has 60 s)."""
+    connect_timeout: float = 10.0
+    """Seconds to wait for the connection."""
+    max_retries: int = 2
+    """How often a failed request is sent again."""
+    max_concurrency: int = 64
+    """Connections, and asynchronous calls in flight, at most."""
+    cold_start_timeout: float = 0.0
+    """Seconds to keep trying while the model is not ready or the endpoint scales from zero."""
+    retry_on_timeout: bool = False
+    """Send the request again after a read timeout, though the first answer may be billed."""
+    async_inference: Any = Field(default=None, exclude=True)
+    """An `AsyncInferenceConfig`: plain calls run through InvokeEndpointAsync and S3."""
+
+    temperature: float | None = None
+    """Sampling temperature. This and every other parameter: `None` leaves it to the server."""
+    top_p: float | None = None
+    """Share of the probability mass to sample from, more than 0 and at most 1."""
+    max_tokens: int | None = None
+    """Tokens to generate at most. Also accepted as `max_completion_tokens`."""
+    stop: list[str] | str | None = None
+    """Strings that end the answer; at most four in recent vLLM."""
+    seed: int | None = None
+    """Seed of the sampling."""
+    n: int | None = None
+    """Answers for each prompt."""
+    presence_penalty: float | None = None
+    """Penalty for tokens that have occurred, -2 to 2."""
+    frequency_penalty: float | None = None
+    """Penalty by how often tokens have occurred, -2 to 2."""
+    top_k: int | None = None
+    """Tokens to sample from; 0 or -1 for all. vLLM's own."""
+    min_p: float | None = None
+    """Least probability, relative to the likeliest token's, 0 to 1. vLLM's own."""
+    repetition_penalty: float | None = None
+    """Factor against repetition, more than 0. vLLM's own."""
+    structured_outputs: dict[str, Any] | None = None
+    """vLLM's constraint: one of `regex`, `choice`, `grammar`, `json`, `json_object`."""
+    model_kwargs: dict[str, Any] = Field(default_factory=dict)
+    """Further parameters of the request body."""
+    extra_body: dict[str, Any] | None = None
+    """Further parameters of the request body, under the name that OpenAI's clients use."""
+
+    streaming: bool = False
+    """Stream from the endpoint also for `invoke`, so that callbacks get every token."""
+    stream_usage: bool = True
+    """Ask for token counts at the end of a stream."""
+
+    def __init__(self, **settings: Any) -> None:
+        """Check every setting; nothing is connected before the first call.
+
+        Raises:
+            ConfigurationError: A keyword is unknown, a value is wrong, or two settings conflict.
+        """
+        try:
+            super().__init__(**self._known(settings))
+        except ValidationError as error:
+            raise ConfigurationError(_told(error)) from None
+        with langchain_errors():
+            self.endpoint_name = self._config().endpoint_name
+            self._options()
+        self._refuse_doubles()
+        if add_version := getattr(self, "_add_version", None):
+            add_version("sagemaker-vllm", __version__)
+
+    @classmethod
+    def is_lc_serializable(cls) -> bool:
+        """Say no: langchain-core loads classes of its own table only."""
+        return False
+
+    @property
+    def lc_secrets(self) -> dict[str, str]:
+        """Fields that hold secrets, and the environment variables they are known by."""
+        return {name: name.upper() for name in _SECRETS}
+
+    @property
+    def model_name(self) -> str:
+        """The model, under the name that LangChain's tools ask for."""
+        return self.model
+
+    def get_num_tokens(self, text: str) -> int:
+        """Count the tokens of a text: by `custom_get_token_ids`, else about four bytes a token.
+
+        The model's tokenizer is on the endpoint, which offers no counting; nothing is downloaded.
+        """
+        counter = getattr(self, "custom_get_token_ids", None)
+        return len(counter(text)) if counter else -(-len(text.encode()) // 4)
+
+    def get_token_ids(self, text: str) -> list[int]:
+        """Return the token ids of a text, by `custom_get_token_ids`.
+
+        Raises:
+            ConfigurationError: No tokenizer was given.
+        """
+        counter = getattr(self, "custom_get_token_ids", None)
+        if counter is None:
+            raise ConfigurationError(
+                "get_token_ids needs the model's tokenizer: pass custom_get_token_ids, such as "
+                "AutoTokenizer.from_pretrained(...).encode."
+            )
+        found: list[int] = counter(text)
+        return found
+
+    def get_num_tokens_from_messages(self, messages: list[BaseMessage], tools: Any = None) -> int:
+        """Count the tokens of a conversation, without the chat template's own.
+
+        Args:
+            messages: The conversation.
+            tools: Tools of the call; counted only without `custom_get_token_ids`.
+        """
+        if getattr(self, "custom_get_token_ids", None):
+            return sum(self.get_num_tokens(message.text) for message in messages)
+        return count_tokens_approximately(messages, tools=tools)
+
+    def _sync_client(self) -> SageMakerVLLMClient:
+        return self._client_of(SageMakerVLLMClient)
+
+    def _async_client(self) -> AsyncSageMakerVLLMClient:
+        return self._client_of(AsyncSageMakerVLLMClient)
+
+    def _client_of(self, kind: type[_C]) -> _C:
+        """Return the client for the present settings; a changed copy makes its own.
+
+        `dict.setdefault` is atomic: threads that call at once share one client.
+        """
+        config = self._config()
+        key = (kind, config, id(self.client), id(self.async_inference))
+        made: _C = self._clients.get(key) or self._clients.setdefault(
+            key, kind(config, client=self.client, async_inference=self.async_inference)
+        )
+        return made
+
+    @cached_property
+    def _clients(self) -> dict[Any, Any]:
+        return {}
+
+    def __getstate__(self) -> dict[Any, Any]:
+        """Pickle the settings; the copy connects by itself.
+
+        Raises:
+            ConfigurationError: A boto3 `client` was given, which cannot be pickled.
+        """
+        if self.client is not None:
+            with langchain_errors():
+                self._sync_client().__reduce__()
+        state = super().__getstate__()
+        kept = {name: value for name, value in self.__dict__.items() if name in self._field_names()}
+        return {**state, "__dict__": kept}
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        """Copy the settings; a given `client` is shared, since boto3's are thread-safe."""
+        memo = {} if memo is None else memo
+        memo[id(self.client)] = self.client
+        return super().__deepcopy__(memo)
+
+    def _call(self, keywords: Mapping[str, Any]) -> CallKeywords:
+        """Sort a call's keywords, over the options of the model."""
+        call = split_keywords(keywords, kind=self.kind, extra=_FRAMEWORK_KEYWORDS)
+        return CallKeywords(
+            model=call.model or self.model,
+            options=self._options().merged(call.options),
+            parameters=call.parameters,
+        )
+
+    def _parameters(
+        self, stop: list[str] | str | None, given: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Merge the model's parameters, the call's, and the call's `stop` (`None`: not given)."""
+        own = {name: getattr(self, name) for name in self.parameter_fields}
+        return merge_parameters(
+            own, self.model_kwargs, self.extra_body or {}, given or {}, {"stop": stop}
+        )
+
+    @property
+    def _identifying_params(self) -> dict[str, Any]:
+        """Everything that changes an answer, and no secret."""
+        place = {
+            "endpoint_name": self.endpoint_name,
+            "region_name": self.region_name,
+            "endpoint_url": self.endpoint_url,
+            "model": self.model,
+        }
+        if self.client is not None:
+            meta = self.client.meta
+            place |= {"endpoint_url": meta.endpoint_url, "region_name": meta.region_name}
+        return {**place, **self._options().as_dict(), **self._parameters(None)}
+
+    def _ls_params(
+        self, kind: Literal["chat", "llm"], stop: Any, keywords: Mapping[str, Any]
+    ) -> LangSmithParams:
+        """Return what LangSmith shows of a call, per-call values first."""
+        parameters = self._parameters(stop, {k: keywords[k] for k in _LS_KEYS if k in keywords})
+        found = {
+            "ls_provider": PROVIDER,
+            "ls_model_type": kind,
+            "ls_model_name": keywords.get("model") or self.model,
+            "ls_temperature": parameters.get("temperature"),
+            "ls_max_tokens": parameters.get("max_tokens")
+            or parameters.get("max_completion_tokens"),
+            "ls_stop": [stop] if isinstance(stop := parameters.get("stop"), str) else stop,
+        }
+        given = {name: value for name, value in found.items() if value is not None}
+        return cast("LangSmithParams", given)
+
+    def _config(self) -> EndpointConfig:
+        return EndpointConfig(**{name: _plain(getattr(self, name)) for name in _CONFIG_NAMES})
+
+    def _options(self) -> InvocationOptions:
+        names = OPTION_NAMES & self._field_names()
+        return InvocationOptions(**{name: getattr(self, name) for name in names})
+
+    @classmethod
+    def _field_names(cls) -> set[str]:
+        return set(cls.model_fields)
+
+    @classmethod
+    def _known(cls, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Move vLLM's parameters that are no field into `model_kwargs`; refuse the unknown.
+
+        Raises:
+            ConfigurationError: A keyword is unknown; the error names the nearest known one.
+        """
+        known = dict(settings)
+        if "max_completion_tokens" in known:
+            known["max_tokens"] = known.pop("max_completion_tokens")
+        names = cls._field_names()
+        with langchain_errors():
+            others = {name: known.pop(name) for name in settings if name in known.keys() - names}
+            split_keywords(others, kind=cls.kind, extra=names)
+        if others:
+            known["model_kwargs"] = {**(known.get("model_kwargs") or {}), **others}
+        return known
+
+    def _refuse_doubles(self) -> None:
+        """Refuse a parameter that is set at two places of the constructor."""
+        places = {
+            "a keyword": {n for n in self.parameter_fields if getattr(self, n) is not None},
+            "model_kwargs": set(self.model_kwargs),
+            "extra_body": set(self.extra_body or {}),
+        }
+        seen: dict[str, str] = {}
+        for place, names in places.items():
+            for name in sorted(names):
+                if name in seen:
+                    raise ConfigurationError(
+                        f"{name} is set both as {seen[name]} and in {place}; set it once."
+                    )
+                seen[name] = place
+
+
+_LS_KEYS = ("temperature", "max_tokens", "max_completion_tokens")
+
+
+def _plain(value: Any) -> Any:
+    return value.get_secret_value() if isinstance(value, SecretStr) else value
+
+
+def _told(error: ValidationError) -> str:
+    """Tell which settings are wrong, without the values of secrets."""
+    told = []
+    for problem in error.errors(include_url=False, include_context=False):
+        name = ".".join(map(str, problem["loc"]))
+        shown = "" if name in _SECRETS else f"={problem['input']!r}"
+        told.append(f"{name}{shown}: {problem['msg']}.")
+    return " ".join(told)
