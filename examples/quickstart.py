@@ -17,7 +17,7 @@ from sagemaker_vllm.emulator import Emulator, demo_model
 
 QUESTION = "Explain in three sentences why the sky is blue."
 NOTE = "Maria Lopez, 42 years old, came in with a fever and a dry cough."
-PROMPTS = ["The capital of France is", "The opposite of hot is"]
+PROMPTS = ("The capital of France is", "The opposite of hot is")
 WIDTH = 88
 
 
@@ -56,6 +56,8 @@ def main() -> None:
         stream_an_answer(chat)
         extract_a_record(chat)
         complete_two_prompts(llm)
+    if arguments.demo:
+        print("\nYour own endpoint: examples/quickstart.py --endpoint-name NAME --region REGION")
 
 
 @contextmanager
@@ -72,11 +74,11 @@ def local_endpoint() -> Iterator[None]:
 def stream_an_answer(chat: ChatSageMakerVLLM) -> None:
     """Print an answer as it comes, then what it took."""
     headline("A streamed answer", QUESTION)
-    answer = AIMessageChunk("")
+    answer = AIMessageChunk(content="")
     column = 0
     for chunk in chat.stream(QUESTION):
         answer += chunk
-        text = chunk.text
+        text = str(chunk.text)
         if text.startswith(" ") and column + len(text) > WIDTH:
             print()
             text, column = text.lstrip(), 0
@@ -96,7 +98,7 @@ def extract_a_record(chat: ChatSageMakerVLLM) -> None:
 def complete_two_prompts(llm: SageMakerVLLM) -> None:
     """Complete two prompts, which travel in one request."""
     headline("Two prompts completed in one request")
-    for prompt, text in zip(PROMPTS, llm.batch(PROMPTS), strict=True):
+    for prompt, text in zip(PROMPTS, llm.batch([*PROMPTS]), strict=True):
         print(f"{prompt} ... {text.strip()}")
 
 

@@ -48,11 +48,11 @@ def endpoint(
 ) -> Iterator[None]:
     from PIL import Image
 
-    from sagemaker_vllm.emulator import SyntheticModel
+    from sagemaker_vllm.emulator import SyntheticModel, random_parts
 
     monkeypatch.chdir(tmp_path)
     Image.new("RGB", (32, 32), "red").save("photo.png")
-    start_emulator(SyntheticModel(), endpoint_name="my-endpoint", part_size=7)
+    start_emulator(SyntheticModel(), endpoint_name="my-endpoint", part_size=random_parts(1))
     with patch.dict(os.environ):
         yield
 
@@ -101,7 +101,7 @@ def test_make_targets_named_in_the_text_exist(text: Path) -> None:
 
 @pytest.mark.parametrize("text", TEXTS, ids=name)
 def test_command_lines_named_in_the_text_exist(text: Path) -> None:
-    command = [Path(sys.executable).with_name("sagemaker-vllm"), "emulate", "--help"]
+    command = [str(Path(sys.executable).with_name("sagemaker-vllm")), "emulate", "--help"]
     help_text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     lines = re.findall(r"(?:^|`)sagemaker-vllm (.*?)(?:`|$)", text.read_text("utf-8"), re.MULTILINE)
 

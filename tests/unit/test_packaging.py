@@ -27,7 +27,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> ZipFile:
         "--target",
         "wheel",
         "--directory",
-        folder,
+        str(folder),
     ]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     (path,) = folder.glob("*.whl")
