@@ -9,6 +9,9 @@ Example:
     ```
 """
 
+from typing import TYPE_CHECKING
+
+from sagemaker_vllm.emulator._demo import demo_model
 from sagemaker_vllm.emulator._emulator import Emulator
 from sagemaker_vllm.emulator._parts import Splitter, random_parts
 from sagemaker_vllm.emulator._rendering import sse
@@ -27,6 +30,9 @@ from sagemaker_vllm.emulator._replies import (
 )
 from sagemaker_vllm.emulator._requests import RecordedRequest
 
+if TYPE_CHECKING:
+    from sagemaker_vllm.emulator._synthetic import SyntheticModel
+
 __all__ = [
     "AnyReply",
     "ContainerFault",
@@ -42,6 +48,17 @@ __all__ = [
     "ServiceFault",
     "Splitter",
     "StreamReply",
+    "SyntheticModel",
+    "demo_model",
     "random_parts",
     "sse",
 ]
+
+
+def __getattr__(name: str) -> object:
+    # Most tests do without the synthetic model, which is the larger half of this package.
+    if name == "SyntheticModel":
+        from sagemaker_vllm.emulator._synthetic import SyntheticModel
+
+        return SyntheticModel
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

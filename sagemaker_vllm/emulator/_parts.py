@@ -22,7 +22,7 @@ def random_parts(seed: int, max_size: int = 64) -> Splitter:
     Raises:
         ConfigurationError: `max_size` is below 1.
     """
-    return _random_splitter(random.Random(seed), max_size)  # noqa: S311 - test data, no secret
+    return _random_splitter(random.Random(seed), max_size)
 
 
 def _random_splitter(source: random.Random, max_size: int) -> Splitter:

@@ -78,7 +78,9 @@ def render_chunks(reply: Reply, body: Mapping[str, Any]) -> Iterator[JSON]:
     for done, choice in _interleave(streams):
         chunk = head | {"choices": [choice]}
         if options.get("continuous_usage_stats"):
-            chunk["usage"] = answer.usage(is_stream=True, completion_tokens=done)
+            # The chunk that ends a choice may hold no token.
+            tokens = min(done, _count_pieces(answer.choices[choice["index"]]))
+            chunk["usage"] = answer.usage(is_stream=True, completion_tokens=tokens)
         if "role" in choice.get("delta", ()):
             chunk |= {"prompt_token_ids": None, "prompt_text": None}
         yield chunk

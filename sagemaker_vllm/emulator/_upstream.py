@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 import aiohttp
 import orjson
 
+from sagemaker_vllm._errors import ConfigurationError
 from sagemaker_vllm.emulator._container import ContainerAnswer
 from sagemaker_vllm.emulator._faults import ContainerDiedError, ServiceFaultError
 from sagemaker_vllm.emulator._replies import ServiceFault
@@ -36,6 +37,8 @@ class UpstreamContainer:
     """
 
     def __init__(self, url: str) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise ConfigurationError(f"upstream={url!r} is not a URL; give http://host:port")
         self._url = url.rstrip("/")
         self._session: aiohttp.ClientSession | None = None
         self._models: list[str] | None = None
