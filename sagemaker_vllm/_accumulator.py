@@ -51,9 +51,10 @@ class Accumulator:
         if not self._top:
             self._top = {name: chunk[name] for name in ("id", "created", "model") if name in chunk}
         # The last usage is the total: servers may send a running one with every chunk.
-        for name in chunk.keys() - _ORDINARY_KEYS:
-            if chunk[name] is not None:
-                self._top[name] = chunk[name]
+        if not _ORDINARY_KEYS.issuperset(chunk):
+            for name in chunk.keys() - _ORDINARY_KEYS:
+                if chunk[name] is not None:
+                    self._top[name] = chunk[name]
         for choice in chunk["choices"]:
             state = self._choices.get(choice["index"])
             if state is None:
@@ -64,12 +65,9 @@ class Accumulator:
                 state.text.append(text)
             if delta and (len(delta) > 1 or text is None):
                 _add_delta(state, delta)
-            if choice["finish_reason"]:
-                state.finish_reason = choice["finish_reason"]
-            if choice.get("logprobs"):
-                state.logprobs = _joined(state.logprobs, choice["logprobs"])
-            if len(choice) > 4:  # index, delta or text, logprobs, finish_reason
-                _add_extra(state, choice)
+            # All but the index and the text is null, nearly always.
+            if list(choice.values()).count(None) < len(choice) - 2:
+                _add_rest(state, choice)
 
     @property
     def choices_seen(self) -> int:
@@ -135,8 +133,12 @@ def _call(call: dict[str, Any]) -> dict[str, Any]:
     return {"id": call["id"], "type": "function", "function": function}
 
 
-def _add_extra(state: _Choice, choice: dict[str, Any]) -> None:
-    """Keep what only some servers or some requests bring, such as `token_ids`."""
+def _add_rest(state: _Choice, choice: dict[str, Any]) -> None:
+    """Keep the end, the logprobs, and what only some servers or requests bring."""
+    if choice["finish_reason"]:
+        state.finish_reason = choice["finish_reason"]
+    if choice.get("logprobs"):
+        state.logprobs = _joined(state.logprobs, choice["logprobs"])
     if choice.get("stop_reason") is not None:
         state.stop_reason = choice["stop_reason"]
     for name in choice.keys() - _CHOICE_KEYS:

@@ -45,16 +45,15 @@ class ChunkDecoder:
                 self._check(chunk, data)
             for choice in chunk["choices"]:
                 delta = choice.get("delta")
+                text = choice.get("text") if delta is None else delta.get("content")
                 # The common chunk holds a piece of text and nothing else.
                 if (
-                    delta
-                    and len(delta) == 1
-                    and delta.get("content").__class__ is str
-                    and choice.get("finish_reason", delta) is None
-                    and choice.get("index").__class__ is int
+                    text.__class__ is not str
+                    or choice.get("index").__class__ is not int
+                    or choice.get("finish_reason", text) is not None
+                    or (delta and len(delta) > 1)
                 ):
-                    continue
-                self._normalise(choice, data)
+                    self._normalise(choice, data)
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             raise StreamDecodeError(_unexpected(chunk), body=data) from error
         return chunk  # type: ignore[no-any-return]  # a dict, else the checks above had raised
