@@ -19,7 +19,7 @@ comma := ,
 space := $(subst ,, )
 PURE_FILES := $(subst $(space),$(comma),$(PURE:%=sagemaker_vllm/_%.py))
 
-.PHONY: help install demo test check bench format lint type integration cov examples build clean
+.PHONY: help install demo test check bench format lint type integration cov examples build clean test-vllm test-live
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,13 @@ integration: $(DEV)  ## Run the frameworks' integration suites against the emula
 
 examples: $(DEV)  ## Run every block of README and docs, and every example
 	@$(PYTEST) -q tests/unit/test_docs.py
+
+test-vllm: $(DEV)  ## Test against a real vLLM on this CPU (4 GB, minutes the first time)
+	@$(PYTEST) -q tests/real_vllm
+
+test-live: $(DEV)  ## Run the same tests on AWS: make test-live ENDPOINT=name REGION=region
+	@test -n '$(ENDPOINT)' || { echo 'usage: make test-live ENDPOINT=name REGION=region'; exit 2; }
+	@LIVE_ENDPOINT='$(ENDPOINT)' LIVE_REGION='$(REGION)' $(PYTEST) -q --force-enable-socket tests/real_vllm
 
 cov: $(DEV)  ## Run every test with coverage; the core's pure modules must be whole
 	@$(PYTEST) -q --cov --cov-report=

@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:
     from sagemaker_vllm.emulator import Emulator
 
-# A developer's own AWS, proxy and tracing settings would change what the tests see.
+# A developer's own AWS, proxy and tracing settings would change what the tests see. `make test-live`
+# needs them.
 _FOREIGN = (
     "AWS_",
     "BOTO",
@@ -22,10 +23,11 @@ _FOREIGN = (
     "HTTPS_PROXY",
     "ALL_PROXY",
 )
-for _name in [name for name in os.environ if name.upper().startswith(_FOREIGN)]:
-    del os.environ[_name]
-os.environ["AWS_CONFIG_FILE"] = os.environ["AWS_SHARED_CREDENTIALS_FILE"] = os.devnull
-os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
+if "LIVE_ENDPOINT" not in os.environ:
+    for _name in [name for name in os.environ if name.upper().startswith(_FOREIGN)]:
+        del os.environ[_name]
+    os.environ["AWS_CONFIG_FILE"] = os.environ["AWS_SHARED_CREDENTIALS_FILE"] = os.devnull
+    os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
 
 # The two-core machines of CI are too uneven for deadlines; a failure must come back on every run.
 settings.register_profile(
