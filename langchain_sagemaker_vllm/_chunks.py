@@ -11,10 +11,12 @@ from typing import Any, Literal, Self, cast
 from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
+    BaseMessageChunk,
     InvalidToolCall,
     ToolCall,
 )
 from langchain_core.messages import content as blocks
+from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.messages.block_translators import register_translator
 from pydantic import model_validator
 
@@ -73,6 +75,15 @@ class VLLMMessageChunk(_WholeMessage, AIMessageChunk):
     def lc_id(cls) -> list[str]:
         """Serialise as langchain-core's own chunk, which every reader knows."""
         return AIMessageChunk.lc_id()
+
+    def __radd__(self, other: Any) -> BaseMessageChunk:
+        """Add to a chunk of langchain-core's class, such as the empty one that a sum begins with.
+
+        Python asks the right side first when its class derives from the left side's.
+        """
+        if isinstance(other, AIMessageChunk):
+            return add_ai_message_chunks(VLLMMessageChunk(**dict(other)), self)
+        return NotImplemented
 
     @model_validator(mode="after")
     def init_tool_calls(self) -> Self:

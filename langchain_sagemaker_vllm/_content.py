@@ -44,11 +44,6 @@ class Content:
     calls: list[Mapping[str, Any]] = field(default_factory=list)
     results: list[Mapping[str, Any]] = field(default_factory=list)
 
-    @property
-    def is_text(self) -> bool:
-        """Whether there is nothing but text."""
-        return all(part["type"] == "text" for part in self.parts)
-
 
 def read_content(content: str | Iterable[str | Mapping[str, Any]] | None, *, where: str) -> Content:
     """Sort the blocks of a message's content.
@@ -70,17 +65,6 @@ def read_content(content: str | Iterable[str | Mapping[str, Any]] | None, *, whe
             message = f"{where} holds a {type(block).__name__}; a content block is a str or dict."
             raise ConfigurationError(message)
     return found
-
-
-def wire_content(parts: list[Part]) -> str | list[Part]:
-    """Join parts that are all text, since many chat templates know strings only.
-
-    They are joined by a newline, as vLLM itself joins them for such templates. With an image or
-    another part between them the list stays as it is.
-    """
-    if any(part["type"] != "text" for part in parts):
-        return parts
-    return "\n".join(part["text"] for part in parts if part["text"])
 
 
 def _sort(block: Mapping[str, Any], found: Content, where: str) -> None:

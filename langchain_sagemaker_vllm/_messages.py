@@ -14,13 +14,12 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from langchain_sagemaker_vllm._content import Content, Part, read_content, wire_content
+from langchain_sagemaker_vllm._content import Content, read_content
 from langchain_sagemaker_vllm._errors import ConfigurationError
+from sagemaker_vllm import join_text, settle_messages
 
 WireMessage = dict[str, Any]
 """One element of a chat request's `messages`."""
-
-_IMAGE_FOLLOWS = "The result is in the next message."
 
 
 def to_wire_messages(
@@ -31,49 +30,35 @@ def to_wire_messages(
 ) -> list[WireMessage]:
     """Convert a conversation.
 
-    Tool messages may carry only text, so images (and audio and video) of tool results follow in
-    one user message after all tool messages of that turn.
-
     Args:
         messages: The conversation; never changed.
         merge_consecutive: Join neighbours of one role, for chat templates that demand strict
-            alternation. Texts are joined by a blank line; tool messages are never joined.
-        send_names: Send a message's `name`, where it has one. Mistral's tokenizer mode refuses
-            names.
+            alternation.
+        send_names: Send a message's `name`, where it has one.
 
     Raises:
         ConfigurationError: A message or a block cannot be sent to vLLM.
     """
-    wire: list[WireMessage] = []
-    shown: list[Part] = []
-    for position, message in enumerate(messages):
-        for made in _to_wire_message(message, position):
-            if made["role"] != "tool" and shown:
-                wire.append({"role": "user", "content": shown})
-                shown = []
-            if not send_names:
-                made.pop("name", None)
-            if made["role"] == "tool":
-                shown = [*shown, *_take_media(made)]
-            wire.append(made)
-    if shown:
-        wire.append({"role": "user", "content": shown})
-    return _merged(wire) if merge_consecutive else wire
+    wire = [
+        made
+        for position, message in enumerate(messages)
+        for made in _to_wire_message(message, f"messages[{position}] ({message.type})")
+    ]
+    return settle_messages(wire, merge_consecutive=merge_consecutive, send_names=send_names)
 
 
-def _to_wire_message(message: BaseMessage, position: int) -> list[WireMessage]:
-    where = f"messages[{position}] ({message.type})"
+def _to_wire_message(message: BaseMessage, where: str) -> list[WireMessage]:
+    """Convert one message; Anthropic's tool results in a user's message become their own."""
     content = read_content(message.content, where=where)
-    made: WireMessage = {"role": _role(message, where), "content": wire_content(content.parts)}
+    made: WireMessage = {"role": _role(message, where), "content": join_text(content.parts)}
     if isinstance(message, AIMessage):
-        _add_assistant(made, message, content, position)
+        _add_assistant(made, message, content)
     elif content.reasoning or content.calls:
         raise ConfigurationError(
             f"{where} holds reasoning or tool calls, which belong into an AIMessage."
         )
     if isinstance(message, ToolMessage):
         made["tool_call_id"] = message.tool_call_id
-        made["content"] = content.parts if not content.is_text else made["content"]
     if message.name:
         made["name"] = message.name
     results = [_tool_result(block, where) for block in content.results]
@@ -97,32 +82,28 @@ def _role(message: BaseMessage, where: str) -> str:
     raise ConfigurationError(f"{where} is a {type(message).__name__}, which cannot be sent.")
 
 
-def _add_assistant(made: WireMessage, message: AIMessage, content: Content, position: int) -> None:
+def _add_assistant(made: WireMessage, message: AIMessage, content: Content) -> None:
     reasoning = "\n\n".join(filter(None, content.reasoning)) or _kept_reasoning(message)
     if reasoning:
         made["reasoning"] = reasoning
-    calls = [
-        *((call["id"], call["name"], json.dumps(call["args"])) for call in message.tool_calls),
-        *(
-            (call["id"], call["name"], _replayed(call["args"]))
-            for call in message.invalid_tool_calls
-        ),
+    valid = [(call["id"], call["name"], _json(call["args"])) for call in message.tool_calls]
+    invalid = [
+        (call["id"], call["name"], _replayed(call["args"])) for call in message.invalid_tool_calls
     ]
-    if not calls:
-        calls = [
-            (block.get("id"), block.get("name"), json.dumps(_arguments(block)))
-            for block in content.calls
-        ]
+    # Anthropic's messages repeat in their blocks what `tool_calls` holds.
+    calls = [*valid, *invalid] or [
+        (block.get("id"), block.get("name"), _json(block.get("args") or block.get("input") or {}))
+        for block in content.calls
+    ]
     if calls:
         made["content"] = made["content"] or None
         made["tool_calls"] = [
             {
-                # Nine letters and digits, as the strictest templates want; the same on every turn.
-                "id": call_id or f"call{position:03d}{at:02d}",
+                "id": call_id,
                 "type": "function",
                 "function": {"name": name or "", "arguments": arguments},
             }
-            for at, (call_id, name, arguments) in enumerate(calls)
+            for call_id, name, arguments in calls
         ]
 
 
@@ -132,8 +113,8 @@ def _kept_reasoning(message: AIMessage) -> str:
     return reasoning if isinstance(reasoning, str) else ""
 
 
-def _arguments(block: Mapping[str, Any]) -> Any:
-    return block.get("args") or block.get("input") or {}
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _replayed(arguments: str | None) -> str:
@@ -146,62 +127,13 @@ def _replayed(arguments: str | None) -> str:
             return arguments or ""
     except ValueError:
         pass
-    return json.dumps({"INVALID_JSON": arguments or ""})
+    return _json({"INVALID_JSON": arguments or ""})
 
 
 def _tool_result(block: Mapping[str, Any], where: str) -> WireMessage:
-    """Make a tool message of Anthropic's `tool_result` block."""
     content = read_content(block.get("content"), where=where)
     return {
         "role": "tool",
-        "content": wire_content(content.parts),
+        "content": join_text(content.parts),
         "tool_call_id": block.get("tool_use_id"),
     }
-
-
-def _take_media(made: WireMessage) -> list[Part]:
-    """Leave only the text in a tool message, and return the rest."""
-    parts = made["content"]
-    if isinstance(parts, str):
-        return []
-    texts = [part for part in parts if part["type"] == "text"]
-    made["content"] = wire_content(texts) or _IMAGE_FOLLOWS
-    return [part for part in parts if part["type"] != "text"]
-
-
-def _merged(messages: list[WireMessage]) -> list[WireMessage]:
-    merged: list[WireMessage] = []
-    for message in messages:
-        before = merged[-1] if merged else None
-        if before and before["role"] == message["role"] != "tool":
-            merged[-1] = _joined(before, message)
-        else:
-            merged.append(message)
-    return merged
-
-
-def _joined(first: WireMessage, second: WireMessage) -> WireMessage:
-    joined = {**first, "content": _joined_content(first["content"], second["content"])}
-    if "reasoning" in second:
-        joined["reasoning"] = "\n\n".join(
-            filter(None, (first.get("reasoning"), second["reasoning"]))
-        )
-    if "tool_calls" in second:
-        joined["tool_calls"] = [*first.get("tool_calls", []), *second["tool_calls"]]
-    if first.get("name") != second.get("name"):
-        joined.pop("name", None)
-    return joined
-
-
-def _joined_content(
-    first: str | list[Part] | None, second: str | list[Part] | None
-) -> str | list[Part] | None:
-    if not first or not second:
-        return first or second
-    if isinstance(first, str) and isinstance(second, str):
-        return f"{first}\n\n{second}"
-    return [*_as_parts(first), *_as_parts(second)]
-
-
-def _as_parts(content: str | list[Part]) -> list[Part]:
-    return [{"type": "text", "text": content}] if isinstance(content, str) else content
