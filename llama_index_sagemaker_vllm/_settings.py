@@ -16,7 +16,10 @@ from sagemaker_vllm import (
     EndpointConfig,
     InvocationOptions,
     SageMakerVLLMClient,
-    nearest,
+    chat_request,
+    merge_parameters,
+    split_keywords,
+    text_request,
 )
 
 _SECRETS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
@@ -108,6 +111,7 @@ class SageMakerVLLMSettings(FunctionCallingLLM):
     session_id: str | None = _option("Stateful session, or NEW_SESSION.")
     enable_explanations: str | None = _option("Expression for the explainer (not for streams).")
     prefix_aware_id: str | None = _option("Routing hint: calls with one id share a prefix.")
+    accept: str | None = _option("Wanted MIME type of the answer.")
 
     # Sampling
     temperature: float | None = _parameter("Randomness; 0 picks the likeliest token.")
@@ -164,7 +168,7 @@ class SageMakerVLLMSettings(FunctionCallingLLM):
         default=True,
         description="Predict structured objects by response_format; else by tool calls.",
     )
-    merge_consecutive: bool = Field(
+    merge_consecutive_messages: bool = Field(
         default=False,
         description="Join neighbouring messages of one role, for templates that must alternate.",
     )
@@ -183,17 +187,20 @@ class SageMakerVLLMSettings(FunctionCallingLLM):
             ConfigurationError: A setting is unknown, of a wrong type or out of its range, or
                 `max_tokens` exceeds `context_window`.
         """
-        known = type(self).model_fields
-        for name in settings.keys() - known.keys():
-            raise ConfigurationError(
-                f"{type(self).__name__} does not know the keyword {name!r}.{nearest(name, known)} "
-                f"For another parameter of vLLM use extra_body={{{name!r}: ...}}."
-            )
+        # vLLM's parameters that are no field are parameters all the same; others are refused.
+        fields = type(self).model_fields
+        others = {name: value for name, value in settings.items() if name not in fields}
+        split_keywords(others, kind="chat", extra=fields)
+        if others:
+            given = settings.get("additional_kwargs") or {}
+            settings = {k: v for k, v in settings.items() if k in fields}
+            settings["additional_kwargs"] = {**given, **others}
         try:
             super().__init__(**settings)
         except ValidationError as error:
             raise ConfigurationError(_explained(error)) from None  # it quotes all input, keys too
         self._options()
+        self._check_parameters()
         self._connect()
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -254,7 +261,22 @@ class SageMakerVLLMSettings(FunctionCallingLLM):
     def _parameters(self) -> dict[str, Any]:
         """Return the parameters of every request; what is unset is `None`."""
         own = {name: getattr(self, name) for name in _SAMPLING}
+        if not self.is_chat_model:
+            # A text completion counts its logprobs, and knows no chat template.
+            tops = own.pop("top_logprobs")
+            del own["chat_template_kwargs"]
+            if isinstance(self.logprobs, bool):
+                own["logprobs"] = (tops or 0) if self.logprobs else None
         return own | self.additional_kwargs | (self.extra_body or {})
+
+    def _check_parameters(self) -> None:
+        """Check now what else the first call would."""
+        parameters = merge_parameters(self._parameters())
+        self._check_limit(parameters)
+        if self.is_chat_model:
+            chat_request([{"role": "user", "content": "-"}], parameters=parameters)
+        else:
+            text_request("-", parameters=parameters)
 
     def _check_limit(self, parameters: Mapping[str, Any]) -> None:
         for name in ("max_tokens", "max_completion_tokens"):

@@ -20,7 +20,7 @@ from typing import Any, Literal, cast
 
 from llama_index.core import instrumentation
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, TextBlock
-from llama_index.core.bridge.pydantic import BaseModel, TypeAdapter, ValidationError
+from llama_index.core.bridge.pydantic import BaseModel, ValidationError
 from llama_index.core.instrumentation.events.llm import (
     LLMStructuredPredictEndEvent,
     LLMStructuredPredictStartEvent,
@@ -32,6 +32,7 @@ from llama_index.core.program.utils import create_flexible_model
 from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
 from llama_index.core.types import Model, PydanticProgramMode
 
+from llama_index_sagemaker_vllm._partial_json import read_partial_object
 from llama_index_sagemaker_vllm._settings import SageMakerVLLMSettings
 from llama_index_sagemaker_vllm._tools import arguments_of, calls_in
 from sagemaker_vllm import (
@@ -46,9 +47,6 @@ _dispatcher = instrumentation.get_dispatcher(__name__)  # type: ignore[attr-defi
 _Way = Literal["schema", "tool", "text"]
 _OWN_MODES = (PydanticProgramMode.DEFAULT, PydanticProgramMode.FUNCTION, PydanticProgramMode.LLM)
 _TOOL_WORDS = ("tool_choice", "tool_required", "allow_parallel_tool_calls")
-_ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
-# A number at the end of growing text may go on.
-_OPEN_NUMBER = re.compile(r"(?<=[\[,:\s])-?\d[\d.eE+-]*$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,15 +260,7 @@ class _GrowingObject:
         text = calls[0].tool_kwargs if calls else response.message.content or ""
         if isinstance(text, dict):
             return text
-        start = text.find("{")
-        if start < 0:
-            return None
-        text = _OPEN_NUMBER.sub("", text[start:])
-        try:
-            value = _ANYTHING.validate_json(text, experimental_allow_partial="trailing-strings")
-        except ValidationError:
-            return None
-        return value if isinstance(value, dict) else None
+        return read_partial_object(text)
 
 
 def _check(output_cls: object, prompt: object) -> None:

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, ToolCallBlock
 from llama_index.core.llms.llm import ToolSelection
-from llama_index.core.llms.utils import parse_partial_json
 
+from llama_index_sagemaker_vllm._partial_json import read_partial_object
 from sagemaker_vllm import (
     ConfigurationError,
     StructuredOutputError,
@@ -72,9 +72,9 @@ def to_wire_tool_choice(
     """
     if choice is None or choice is False:
         return "required" if required else None
-    if choice is True or choice in {"any", "required"}:
+    if choice is True or choice in ("any", "required"):
         return "required"
-    if choice in {"auto", "none"}:
+    if choice in ("auto", "none"):
         return str(choice)
     name = _chosen_name(choice)
     known = [tool["function"]["name"] for tool in tools]
@@ -177,8 +177,4 @@ def arguments_of(call: ToolCallBlock, finish_reason: str | None) -> dict[str, An
 def _growing_arguments(call: ToolCallBlock) -> dict[str, Any]:
     if isinstance(call.tool_kwargs, dict):
         return call.tool_kwargs
-    try:
-        found: object = parse_partial_json(call.tool_kwargs)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
+    return read_partial_object(call.tool_kwargs) or {}

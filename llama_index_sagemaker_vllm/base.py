@@ -230,7 +230,7 @@ class SageMakerVLLM(StructuredPrediction):
         request = chat_request(
             to_wire_messages(
                 messages,
-                merge_consecutive=self.merge_consecutive,
+                merge_consecutive=self.merge_consecutive_messages,
                 send_names=self.send_names,
             ),
             tools=tools,
@@ -252,7 +252,7 @@ class SageMakerVLLM(StructuredPrediction):
         sent = split_keywords(keywords, kind="text", extra=_OWN_KEYWORDS)
         if keywords.get("tools"):
             raise ConfigurationError("is_chat_model=False: vLLM's text completion takes no tools.")
-        parameters = merge_parameters(_as_text_parameters(self._parameters()), sent.parameters)
+        parameters = merge_parameters(self._parameters(), sent.parameters)
         self._check_limit(parameters)
         request = text_request(prompt, parameters=parameters, model=sent.model or self.model)
         options = self._options().merged(sent.options)
@@ -296,15 +296,3 @@ def _refuse_media(messages: Sequence[ChatMessage]) -> None:
                     f"is_chat_model=False: vLLM's text completion takes text only, and a message "
                     f"holds a {type(block).__name__}. Set is_chat_model=True."
                 )
-
-
-def _as_text_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out what only a chat takes; a text completion counts its logprobs."""
-    kept = {
-        k: v for k, v in parameters.items() if k not in {"chat_template_kwargs", "top_logprobs"}
-    }
-    if kept.get("logprobs") is True:
-        kept["logprobs"] = parameters.get("top_logprobs") or 0
-    elif kept.get("logprobs") is False:
-        kept["logprobs"] = None
-    return kept
