@@ -41,9 +41,10 @@ def to_llm_result(outcomes: Sequence[Outcome], requests: Sequence[TextRequest]) 
 
 def from_wire_text_chunk(chunk: Mapping[str, Any]) -> GenerationChunk | None:
     """Convert a chunk of one answer; `None` when it brings nothing to show."""
-    if not chunk["choices"]:
+    # A chunk is of one answer; a server may send more of them than were asked for.
+    choice = next((each for each in chunk["choices"] if each["index"] == 0), None)
+    if choice is None:
         return None
-    choice = chunk["choices"][0]
     logprobs = choice.get("logprobs")
     if not (choice["text"] or logprobs):
         return None
@@ -64,6 +65,14 @@ def _generations(completion: Completion, request: TextRequest) -> list[list[Gene
     samples, prompts = request.get("n") or 1, _count(request)
     found: list[list[Generation]] = [[] for _ in range(prompts)]
     for choice in sorted(completion.response["choices"], key=lambda each: int(each["index"])):
+        if not 0 <= choice["index"] < samples * prompts:
+            # Whose answer this is cannot be known, nor whose the others are.
+            raise ServerError(
+                f"The container answered with index {choice['index']}, which {prompts} prompts "
+                f"with n={samples} do not have; what came is in the error's `partial`.",
+                partial=completion,
+                endpoint_name=completion.metadata.endpoint_name,
+            )
         info = response_metadata(completion, choice)
         if prompts > 1:
             # The counts are of the whole request.
