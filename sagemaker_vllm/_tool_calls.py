@@ -5,6 +5,7 @@ time, late, empty or never; an index may be missing, text, or 0 for all calls; a
 every delta; arguments may be missing, null or whole.
 """
 
+import json
 import secrets
 import string
 from typing import Any
@@ -45,10 +46,13 @@ def parse_arguments(arguments: str, *, finish_reason: str | None) -> dict[str, A
     if not arguments.strip():
         return None if finish_reason == "length" else {}
     try:
-        found = orjson.loads(arguments)
-    except orjson.JSONDecodeError:
+        if not isinstance(orjson.loads(arguments), dict):
+            return None
+        # orjson turns whole numbers beyond 64 bits into floats; they may be ids.
+        found: dict[str, Any] = json.loads(arguments)
+    except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    return found
 
 
 class _Call:

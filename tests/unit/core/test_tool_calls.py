@@ -242,6 +242,16 @@ def test_arguments_are_an_object_or_none(
     assert parse_arguments(arguments, finish_reason=finish_reason) == parsed
 
 
+def test_arguments_keep_every_digit_of_a_whole_number() -> None:
+    big = 2**64 + 1
+
+    assert parse_arguments(f'{{"id": {big}}}', finish_reason=None) == {"id": big}
+
+
+def test_arguments_with_a_number_too_long_to_read_are_none() -> None:
+    assert parse_arguments(f'{{"id": {"9" * 5000}}}', finish_reason=None) is None
+
+
 def test_arguments_text_keeps_the_models_own() -> None:
     assert arguments_text('{"a" :1}') == '{"a" :1}'
     assert arguments_text(None) == ""
