@@ -79,8 +79,8 @@ PUBLIC = {
         "random_parts",
         "sse",
     },
-    "langchain_sagemaker_vllm": {"ChatSageMakerVLLM", "SageMakerVLLM"},
-    "llama_index_sagemaker_vllm": {"SageMakerVLLM"},
+    "langchain_sagemaker_vllm": {"ChatSageMakerVLLM", "SageMakerVLLM", "__version__"},
+    "llama_index_sagemaker_vllm": {"SageMakerVLLM", "__version__"},
 }
 
 
