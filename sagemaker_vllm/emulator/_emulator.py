@@ -19,6 +19,9 @@ from sagemaker_vllm.emulator._script import Responder, ScriptedContainer
 if TYPE_CHECKING:
     from sagemaker_vllm.emulator._service import Service
 
+# Where this machine finds a server that listens on every address.
+_REACHABLE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - no binding
+
 
 class _Running(NamedTuple):
     loop: asyncio.AbstractEventLoop
@@ -117,8 +120,8 @@ class Emulator:
     def url(self) -> str:
         """Base URL, for `endpoint_url` and `AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME`."""
         port = self._port if self._running is None else self._running.port
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"http://{host}:{port}"
+        host = _REACHABLE.get(self._host, self._host)
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     @property
     def open_streams(self) -> int:

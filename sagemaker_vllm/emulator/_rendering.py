@@ -141,7 +141,11 @@ class _Answer:
 
     def usage(self, *, is_stream: bool, completion_tokens: int | None = None) -> JSON:
         if self.reply.usage is not None:
-            return dict(self.reply.usage)
+            given = dict(self.reply.usage)
+            if completion_tokens is not None:
+                given["completion_tokens"] = completion_tokens
+                given["total_tokens"] = given.get("prompt_tokens", 0) + completion_tokens
+            return given
         if completion_tokens is None:
             completion_tokens = sum(_count_pieces(choice) for choice in self.choices)
         usage: JSON = {
