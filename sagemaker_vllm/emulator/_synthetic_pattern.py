@@ -1,106 +1,112 @@
 """Writes a text that a regular expression or a grammar allows."""
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-_CLASS_SAMPLES = {"d": "1", "w": "a", "s": " ", "D": "a", "W": "-", "S": "a"}
-_CONTROLS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "v": "\v", "b": "", "B": "", "A": "", "z": ""}
-_CANDIDATES = "a1A -_.,:;!?@#/+*xyzZ09é~\n"
-_QUANTIFIER = re.compile(r"([?*+]|\{(\d*)(,?)(\d*)\})[?+]?")
-_GROUP = re.compile(r"\?(?::|P?<(?![=!])\w+>|[a-zA-Z-]+[:)])")
-_LOOK_AROUND = "look-around, including look-ahead and look-behind, is not supported"
-_TRIES = (1, 0, 2, 3, 5, 8, 13, 21, 34, 64)
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "v": "\v"}
+_SHORTHANDS = {"d": "1", "w": "a", "s": " ", "D": "a", "W": "-", "S": "a", "p": "a", "P": "1"}
+_SHORTHANDS |= {"b": "", "B": "", **_ESCAPES}
+_FOR_NEGATED = "a1A -_.,:;!?@#/+*xyzZ09é~\n"
+_QUANTIFIER = re.compile(r"(?:([?*+])|\{(\d*)(,?)(\d*)\})[?+]?")
+_PREFIX = re.compile(r"\?(?::|P?<\w+>|[a-zA-Z-]+[:)])")
+_LOOK_AROUND = re.compile(r"\?<?[=!]")
+_HEX = re.compile(r"(?:x|u)(?:\{(\w+)\}|(\w{4})|(\w\w))")
+_PROPERTY = re.compile(r"[pP](?:\{\w+\}|\w)")
+_CLASS = re.compile(r"\[(\^?)((?:\\.|[^\\])(?:\\.|[^\\\]])*)\]", re.DOTALL)
+_TIMES = (1, 0, 2, 3, 4, 5, 6, 8, 10, 13, 16, 24, 36, 64, 128, 256)
+_ENDLESS = "\0"  # stands for a rule that comes back in itself
 
 
 class PatternError(ValueError):
-    """A regular expression that the engine behind vLLM does not take.
+    """A regular expression that vLLM's grammar engine does not take.
 
     Attributes:
         start: Where in the pattern.
         width: Length of the faulty part.
     """
 
-    def __init__(self, message: str, start: int, width: int) -> None:
+    def __init__(self, message: str, start: int, width: int = 1) -> None:
         super().__init__(message)
         self.start = start
         self.width = width
 
 
-def check(pattern: str) -> None:
-    """Read a pattern as the engine behind vLLM would.
+def check_pattern(pattern: str, *, is_lax: bool = False) -> None:
+    """Read a pattern as vLLM's grammar engine would.
+
+    Args:
+        pattern: A regular expression.
+        is_lax: Whether look-around and back-references pass, as in a JSON schema.
 
     Raises:
-        PatternError: It uses look-around or a back-reference, or is not well formed.
+        PatternError: It uses what does not pass, or is not well formed.
     """
-    _Reader(pattern).read()
+    _Reader(pattern, times=0 if is_lax else -1).read()
 
 
-def samples(pattern: str) -> list[str]:
-    """Write texts in which the pattern is found, short ones first; maybe none.
+def samples(pattern: str) -> Iterator[str]:
+    """Write texts in which a pattern is found, plain and short ones first; maybe none.
 
-    Known are alternatives, groups, classes, escapes, anchors and quantifiers. Look-around is left
-    out, as vLLM's schema engine does; the texts are then those that pass Python's `re`.
+    Known are alternatives, groups, classes, escapes, anchors, quantifiers. Look-around is skipped,
+    and those texts are left that Python's `re` then finds right.
     """
-    texts = [
-        _Reader(pattern, times=times, choice=choice, is_lax=True).read()
-        for choice in range(3)
-        for times in _TRIES
-    ]
-    return [text for text in dict.fromkeys(texts) if _is_found(pattern, text)]
+    seen = set()
+    for times in _TIMES:
+        for choice in range(3):
+            text = _Reader(pattern, times, choice).read()
+            if text not in seen and _ENDLESS not in text and is_match(pattern, text):
+                yield text
+            seen.add(text)
 
 
-def _is_found(pattern: str, text: str) -> bool:
+def is_match(pattern: str, text: str) -> bool:
+    """Tell whether a pattern is found in a text; one of another dialect always is."""
     try:
         return re.search(pattern, text) is not None
-    except re.error:  # another dialect, such as `\p{L}`
+    except re.error:
         return True
 
 
 @dataclass(slots=True)
 class _Reader:
-    """Reads a pattern and writes one text of it on the way."""
+    """Reads a pattern and writes one text of it; `times` 0 or more makes it lax."""
 
     pattern: str
-    times: int = 1
+    times: int = -1
     choice: int = 0
-    is_lax: bool = False
-    at: int = field(default=0, init=False)
+    at: int = 0
 
     def read(self) -> str:
         text = self._alternatives()
         if self.at < len(self.pattern):
-            raise PatternError("unopened group", self.at, 1)
+            raise PatternError("unopened group", self.at)
         return text
 
-    def _take(self, text: str) -> bool:
-        is_next = self.pattern.startswith(text, self.at)
-        self.at += len(text) * is_next
-        return is_next
+    def _take(self, what: re.Pattern[str]) -> re.Match[str] | None:
+        match = what.match(self.pattern, self.at)
+        self.at = match.end() if match else self.at
+        return match
 
     def _alternatives(self) -> str:
         texts = [self._sequence()]
-        while self._take("|"):
+        while self.pattern[self.at : self.at + 1] == "|":
+            self.at += 1
             texts.append(self._sequence())
+        texts = [text for text in texts if _ENDLESS not in text] or texts
         return texts[min(self.choice, len(texts) - 1)]
 
     def _sequence(self) -> str:
         text = ""
         while self.at < len(self.pattern) and self.pattern[self.at] not in "|)":
             item = self._item()
-            while quantifier := _QUANTIFIER.match(self.pattern, self.at):
-                self.at = quantifier.end()
-                item *= self._count(quantifier)
+            while quantifier := self._take(_QUANTIFIER):
+                sign, low, comma, high = quantifier.groups()
+                least = int(low or sign == "+")
+                most = 1 if sign == "?" else int(high or (self.times if sign or comma else least))
+                item *= max(least, min(self.times, most))
             text += item
         return text
-
-    def _count(self, quantifier: re.Match[str]) -> int:
-        sign, low, comma, high = quantifier.groups()
-        if sign in "?*+":
-            least, most = int(sign == "+"), 1 if sign == "?" else self.times
-        else:
-            least = int(low or 0)
-            most = int(high) if high else self.times if comma else least
-        return max(least, min(self.times, max(least, most)))
 
     def _item(self) -> str:
         start, char = self.at, self.pattern[self.at]
@@ -112,99 +118,77 @@ class _Reader:
                 return self._class(start)
             case "\\":
                 return self._escape()
-            case "^" | "$":
-                return ""
             case "?" | "*" | "+":
-                raise PatternError("repetition operator missing expression", start, 1)
-        return "x" if char == "." else char
+                raise PatternError("repetition operator missing expression", start)
+        return {"^": "", "$": "", ".": "x"}.get(char, char)
 
     def _group(self, start: int) -> str:
-        is_look = re.match(r"\?<?[=!]", self.pattern[self.at :])
-        if is_look and not self.is_lax:
-            raise PatternError(_LOOK_AROUND, start, 1 + len(is_look[0]))
-        if is_look:
-            self.at += len(is_look[0])
-        elif prefix := _GROUP.match(self.pattern, self.at):
-            self.at = prefix.end()
-            if prefix[0].endswith(")"):  # flags for the rest, such as `(?i)`
-                return ""
+        look = self._take(_LOOK_AROUND)
+        if look and self.times < 0:
+            message = "look-around, including look-ahead and look-behind, is not supported"
+            raise PatternError(message, start, 1 + len(look[0]))
+        prefix = self._take(_PREFIX)
+        if prefix and prefix[0].endswith(")"):  # flags for the rest, such as `(?i)`
+            return ""
         text = self._alternatives()
-        if not self._take(")"):
-            raise PatternError("unclosed group", start, 1)
-        return "" if is_look else text
+        if self.pattern[self.at : self.at + 1] != ")":
+            raise PatternError("unclosed group", start)
+        self.at += 1
+        return "" if look else text
 
     def _class(self, start: int) -> str:
-        is_negated, members = self._take("^"), ""
-        while not self.pattern.startswith("]", self.at) or not members:
-            if self.at >= len(self.pattern):
-                raise PatternError("unclosed character class", start, 1)
-            char = self.pattern[self.at]
-            self.at += 1
-            members += self._escape() if char == "\\" else char
-        self.at += 1
-        if not is_negated:
-            return members[self.choice % len(members)] if self.is_lax else members[0]
-        inside = self.pattern[start : self.at]
-        allowed = (char for char in _CANDIDATES if _is_found(inside, char))
-        return next(allowed, "")
+        match = _CLASS.match(self.pattern, start)
+        if match is None:
+            raise PatternError("unclosed character class", start)
+        self.at = match.end()
+        if match[1]:
+            return next((char for char in _FOR_NEGATED if is_match(match[0], char)), "")
+        reader = _Reader(match[2], self.times, at=1)
+        return reader._escape() if match[2][0] == "\\" else match[2][0]
 
     def _escape(self) -> str:
-        if self.at >= len(self.pattern):
-            raise PatternError("incomplete escape sequence", self.at - 1, 1)
-        char = self.pattern[self.at]
+        if match := self._take(_HEX):
+            return chr(int(next(filter(None, match.groups())), 16))
+        if match := self._take(_PROPERTY):
+            return _SHORTHANDS[match[0][0]]
+        char = self.pattern[self.at : self.at + 1]
         self.at += 1
-        if char.isdigit() and not self.is_lax:
+        if not char:
+            raise PatternError("incomplete escape sequence", self.at - 2)
+        if char.isdigit() and self.times < 0:
             raise PatternError("backreferences are not supported", self.at - 2, 2)
-        if code := re.compile(r"\{?([0-9A-Fa-f]{2,6})\}?").match(self.pattern, self.at):
-            if char in "xu":
-                digits = code[1] if code[0].startswith("{") else code[1][: 2 if char == "x" else 4]
-                self.at += len(digits) + 2 * code[0].startswith("{")
-                return chr(int(digits, 16))
-        if char in "pP":
-            self.at = self.pattern.find("}", self.at) + 1 or len(self.pattern)
-            return "a" if char == "p" else "1"
-        return _CLASS_SAMPLES.get(char, _CONTROLS.get(char, char))
+        return _SHORTHANDS.get(char, char)
 
 
-_RULE = re.compile(r"^\s*[?!]?([\w-]+)(?:\.\d+)?\s*(?:::=|:)\s*(.*)$")
-_TOKEN = re.compile(r'"((?:\\.|[^"\\])*)"i?|/((?:\\.|[^/\\])*)/|(\[(?:\\.|[^\]\\])*\])|([\w-]+)|(\S)')
-_MAX_DEPTH = 12
+_RULE = re.compile(r"^\s*[?!]?([\w-]+)\s*(?:::=|:)\s*(.*)$")
+_TOKEN = re.compile(r'"((?:\\.|[^"\\])*)"|/((?:\\.|[^/\\])*)/|(\[(?:\\.|[^\]\\])*\])|([\w-]+)|(\S)')
 
 
-def grammar_pattern(grammar: str) -> str:
-    """Turn a grammar (EBNF or Lark) into a regular expression of some of its sentences.
-
-    Recursive rules are followed to a fixed depth.
+def grammar_samples(grammar: str) -> Iterator[str]:
+    """Write sentences of a grammar (EBNF or Lark), short ones first; maybe none.
 
     Raises:
         KeyError: A rule is missing; the argument is its name.
     """
     rules: dict[str, str] = {}
-    name = ""
+    name = "root"
     for line in grammar.splitlines():
-        text = re.sub(r"^\s*(?:#|//|%).*", "", line)
-        if rule := _RULE.match(text):
-            name, text = rule[1], rule[2]
+        rule = _RULE.match(line)
+        name, text = rule.groups() if rule else (name, line)
         rules[name] = f"{rules.get(name, '')} {text}"
-    start = "root" if "root" in rules else "start" if "start" in rules else next(iter(rules))
-    return _expand(start, rules, 0)
+    start = next(name for name in ("root", "start", *rules) if name in rules)
+    return samples(_as_pattern(start, rules, ()))
 
 
-def _expand(name: str, rules: dict[str, str], depth: int) -> str:
-    if name not in rules:
-        raise KeyError(name)
+def _as_pattern(name: str, rules: dict[str, str], path: tuple[str, ...]) -> str:
+    """Turn a rule into a regular expression; a rule comes back in itself once at most."""
     pattern = ""
     for literal, regex, chars, reference, sign in _TOKEN.findall(rules[name]):
-        if reference and depth < _MAX_DEPTH:
-            pattern += f"(?:{_expand(reference, rules, depth + 1)})"
-        elif reference:
-            pattern += "(?:)"
-        elif regex:
-            pattern += f"(?:{regex})"
+        if reference:
+            is_endless = path.count(reference) > 1
+            inner = _ENDLESS if is_endless else _as_pattern(reference, rules, (*path, reference))
+            pattern += f"(?:{inner})"
         else:
-            pattern += chars or sign or re.escape(_unescape(literal))
+            plain = re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[1]), literal)
+            pattern += regex or chars or sign or re.escape(plain)
     return pattern
-
-
-def _unescape(literal: str) -> str:
-    return re.sub(r"\\(.)", lambda match: _CONTROLS.get(match[1]) or match[1], literal)
