@@ -7,10 +7,13 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
+from types import FrameType
+from typing import NoReturn
 
 from sagemaker_vllm._errors import ConfigurationError
 from sagemaker_vllm._version import __version__
 
+_STOPPING = (signal.SIGINT, signal.SIGTERM)
 _BAD_USAGE = 2
 _FAILED = 1
 
@@ -25,9 +28,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0 when it was stopped by Ctrl-C, 1 when it could not run, 2 for wrong arguments.
     """
     parsed = _parser().parse_args(arguments)
-    # A shell starts background jobs with Ctrl-C switched off.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
+    # Set even where a shell has switched Ctrl-C off, as it does for background jobs.
+    for number in _STOPPING:
+        signal.signal(number, _interrupt)
     try:
         _emulate(parsed)
     except KeyboardInterrupt:
@@ -39,6 +42,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"sagemaker-vllm: {error.strerror or error}", file=sys.stderr)
         return _FAILED
     return 0
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+    """Stop once: `make` and impatient people send the signal again while things end."""
+    for number in _STOPPING:
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -75,8 +85,12 @@ def _parser() -> argparse.ArgumentParser:
         help="a vLLM or other OpenAI-compatible server, such as http://127.0.0.1:8000",
     )
     where = emulate.add_argument_group("where")
-    where.add_argument("--endpoint-name", metavar="NAME", default="emulated", help="%(default)s")
-    where.add_argument("--host", default="127.0.0.1", help="address to listen on: %(default)s")
+    where.add_argument(
+        "--endpoint-name", metavar="NAME", default="emulated", help="default: %(default)s"
+    )
+    where.add_argument(
+        "--host", default="127.0.0.1", help="address to listen on; default: %(default)s"
+    )
     where.add_argument(
         "--allow-remote",
         action="store_true",

@@ -84,10 +84,12 @@ def test_upstream_is_served(emulator: Emulator) -> None:
     assert caught.value.response["OriginalStatusCode"] == 404  # type: ignore[typeddict-item]
 
 
+@pytest.mark.parametrize("times", [1, 3])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signal_ends_it_without_a_traceback(number: signal.Signals) -> None:
+def test_signal_ends_it_without_a_traceback(number: signal.Signals, times: int) -> None:
     with running() as (process, _):
-        process.send_signal(number)
+        for _ in range(times):
+            process.send_signal(number)
         _, stderr = process.communicate(timeout=60)
 
     assert process.returncode == 0
