@@ -13,7 +13,7 @@ import binascii
 import io
 import os
 import re
-from typing import Any, Literal, Protocol, Self, TypeAlias, cast
+from typing import Any, Literal, Protocol, TypeAlias, cast
 from urllib.parse import unquote, urlsplit
 from urllib.request import url2pathname
 
@@ -30,7 +30,7 @@ class PILImage(Protocol):
         """How its pixels are stored, such as `RGB`."""
         ...
 
-    def convert(self, mode: str = ...) -> Self:
+    def convert(self, mode: str = ...) -> "PILImage":
         """Return the image with its pixels in another mode."""
         ...
 
