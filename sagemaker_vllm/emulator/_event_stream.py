@@ -42,8 +42,8 @@ async def write_event_stream(
     await response.prepare(request)
     end = answer.end
     try:
-        async for part in answer.paced_pieces(answer.splitter or splitter):
-            await response.write(encode_part(part))
+        async for parts in answer.paced_parts(answer.splitter or splitter):
+            await response.write(b"".join(map(encode_part, parts)))
     except ContainerDiedError:
         end = ModelStreamFault()
     await _write_end(request, response, end)

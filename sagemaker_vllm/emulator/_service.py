@@ -183,7 +183,7 @@ class Service:
 async def _whole_body(answer: ContainerAnswer, origin: Origin, seconds: float) -> bytes:
     try:
         async with asyncio.timeout(seconds):
-            return b"".join([piece async for piece in answer.paced_pieces()])
+            return b"".join([b"".join(parts) async for parts in answer.paced_parts()])
     except TimeoutError:
         raise origin.timeout_error() from None
     except ContainerDiedError:
