@@ -153,6 +153,7 @@ class EndpointModel(BaseModel):
         with langchain_errors():
             self.endpoint_name = self._config().endpoint_name
             self._options()
+            self._sync_client()
         self._refuse_doubles()
         if add_version := getattr(self, "_add_version", None):
             add_version("sagemaker-vllm", __version__)
@@ -321,8 +322,13 @@ class EndpointModel(BaseModel):
         with langchain_errors():
             others = {name: known.pop(name) for name in settings if name in known.keys() - names}
             split_keywords(others, kind=cls.kind, extra=names)
+        kwargs = known.get("model_kwargs") or {}
+        for name in sorted(others.keys() & kwargs):
+            raise ConfigurationError(
+                f"{name} is set both as a keyword and in model_kwargs; set it once."
+            )
         if others:
-            known["model_kwargs"] = {**(known.get("model_kwargs") or {}), **others}
+            known["model_kwargs"] = {**kwargs, **others}
         return known
 
     def _refuse_doubles(self) -> None:

@@ -71,6 +71,10 @@ class RequestTimeoutError(core.RequestTimeoutError, langchain.ModelTimeoutError)
     """No answer came within `timeout` seconds."""
 
 
+class StreamError(core.StreamError, langchain.ModelAPIError):
+    """A stream broke after it had begun; `partial` holds what came."""
+
+
 class StreamInterruptedError(core.StreamInterruptedError, langchain.ModelConnectionError):
     """The stream ended before the answer was whole; `partial` holds what came."""
 
@@ -119,6 +123,7 @@ _TWINS: dict[type[core.SageMakerVLLMError], type[core.SageMakerVLLMError]] = {
     core.ServerError: ServerError,
     core.ConnectionFailedError: ConnectionFailedError,
     core.RequestTimeoutError: RequestTimeoutError,
+    core.StreamError: StreamError,
     core.StreamInterruptedError: StreamInterruptedError,
     core.StreamDecodeError: StreamDecodeError,
     core.StructuredOutputError: StructuredOutputError,
@@ -131,6 +136,8 @@ def twin_of(error: core.SageMakerVLLMError, **facts: Any) -> core.SageMakerVLLME
     if isinstance(error, langchain.LangChainException):
         return error
     twin = next(_TWINS[cls] for cls in type(error).__mro__ if cls in _TWINS)
+    if isinstance(error, core.AsyncInferenceError):
+        twin = _asynchronous(twin)
     if isinstance(error, core.StructuredOutputError):
         facts["llm_output"] = error.text
         if error.reason == "refused":
@@ -139,6 +146,31 @@ def twin_of(error: core.SageMakerVLLMError, **facts: Any) -> core.SageMakerVLLME
     made.args = error.args
     made.__dict__.update(error.__dict__ | facts)
     made.__cause__ = error.__cause__
+    return made
+
+
+_ASYNCHRONOUS: dict[type[core.SageMakerVLLMError], type[core.SageMakerVLLMError]] = {}
+
+
+def _asynchronous(twin: type[core.SageMakerVLLMError]) -> type[core.SageMakerVLLMError]:
+    """Return the class of errors that are of class `twin` and an `AsyncInferenceError`."""
+    if issubclass(twin, AsyncInferenceError):
+        return AsyncInferenceError
+    if twin in _ASYNCHRONOUS:
+        return _ASYNCHRONOUS[twin]
+
+    def reduce(error: core.SageMakerVLLMError) -> tuple[Any, ...]:
+        return _rebuild, (twin, error.message), vars(error)
+
+    members = {"__reduce__": reduce, "__module__": __name__, "__doc__": twin.__doc__}
+    both = type(f"AsyncInference{twin.__name__}", (twin, AsyncInferenceError), members)
+    return _ASYNCHRONOUS.setdefault(twin, both)
+
+
+def _rebuild(twin: type[core.SageMakerVLLMError], message: str) -> core.SageMakerVLLMError:
+    cls = _asynchronous(twin)
+    made = cls.__new__(cls, message)
+    made.args = (message,)
     return made
 
 

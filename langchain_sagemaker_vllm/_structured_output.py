@@ -14,12 +14,12 @@ from typing import Any, Literal, get_args
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.runnables import Runnable, RunnableGenerator, RunnableLambda
-from langchain_core.utils.function_calling import convert_to_openai_function
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import from_json
 from typing_extensions import is_typeddict
 
 from langchain_sagemaker_vllm._errors import ConfigurationError, langchain_errors
+from langchain_sagemaker_vllm._typed_dict import typed_dict_schema
 from sagemaker_vllm import StructuredOutputError, nearest, parse_json, response_format
 
 Method = Literal["json_schema", "function_calling", "json_mode"]
@@ -30,12 +30,22 @@ _BEGIN = re.compile(r"[{\[]")
 _OPEN_NUMBER = re.compile(r"(?<=[:,\[])\s*[-+.\deE]*$")
 
 
-def check_method(method: str, *, schema: object, strict: object, tools: object) -> None:
+def check_arguments(
+    method: str,
+    *,
+    schema: object,
+    include_raw: object,
+    strict: object,
+    tools: object,
+    others: Mapping[str, Any],
+) -> None:
     """Refuse arguments of `with_structured_output` that do not go together.
 
     Raises:
         ConfigurationError: It names the arguments and the cure.
     """
+    if not isinstance(include_raw, bool):
+        raise ConfigurationError(f"include_raw={include_raw!r} must be True or False.")
     if method not in METHODS:
         raise ConfigurationError(
             f"method={method!r} must be one of {', '.join(METHODS)}.{nearest(method, METHODS)}"
@@ -57,6 +67,11 @@ def check_method(method: str, *, schema: object, strict: object, tools: object) 
             f"tools= works with method='json_schema' only, not with {method!r}, which forces the "
             "answer's own form."
         )
+    taken = "tool_choice" if method == "function_calling" else "response_format"
+    if taken in others:
+        raise ConfigurationError(
+            f"{taken} is set by with_structured_output(method={method!r}) itself; leave it out."
+        )
 
 
 def schema_format(schema: Any, *, strict: bool | None = None) -> dict[str, Any]:
@@ -66,11 +81,21 @@ def schema_format(schema: Any, *, strict: bool | None = None) -> dict[str, Any]:
         ConfigurationError: `schema` gives no JSON schema, or holds another `strict`.
     """
     with langchain_errors():
-        if is_typeddict(schema):
-            schema = convert_to_openai_function(schema)
-        elif isinstance(schema, type) and dataclasses.is_dataclass(schema):
-            schema = {"name": schema.__name__, "schema": TypeAdapter(schema).json_schema()}
+        if is_typeddict(schema) or dataclasses.is_dataclass(schema):
+            schema = _schema_of_annotations(schema)
         return response_format(schema, strict=strict)
+
+
+def _schema_of_annotations(schema: Any) -> dict[str, Any]:
+    try:
+        return (
+            typed_dict_schema(schema) if is_typeddict(schema) else TypeAdapter(schema).json_schema()
+        )
+    except (NameError, RuntimeError, TypeError) as error:
+        raise ConfigurationError(
+            f"No JSON schema can be made of schema={schema.__name__} ({error}); use a Pydantic "
+            "class."
+        ) from error
 
 
 def schema_tool(wire_format: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,8 +5,10 @@ from typing import Any
 
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
+from typing_extensions import is_typeddict
 
 from langchain_sagemaker_vllm._errors import ConfigurationError
+from langchain_sagemaker_vllm._typed_dict import typed_dict_schema
 from sagemaker_vllm import nearest
 
 ToolLike = dict[str, Any] | type | Callable[..., Any] | BaseTool
@@ -27,8 +29,8 @@ def wire_tool(tool: ToolLike, *, strict: bool | None = None) -> WireTool:
             `strict`.
     """
     try:
-        made = convert_to_openai_tool(tool)
-    except (TypeError, ValueError, RuntimeError) as error:
+        made = _function_of_typed_dict(tool) or convert_to_openai_tool(tool)
+    except (NameError, RuntimeError, TypeError, ValueError) as error:
         raise ConfigurationError(f"tools holds something that is no tool: {error}") from error
     function = made.get("function")
     if not isinstance(function, dict) or "name" not in function:
@@ -44,6 +46,14 @@ def wire_tool(tool: ToolLike, *, strict: bool | None = None) -> WireTool:
             f"{function['name']!r}; leave one of them out."
         )
     return {**made, "function": {**function, "strict": strict}}
+
+
+def _function_of_typed_dict(tool: Any) -> WireTool | None:
+    if not is_typeddict(tool):
+        return None
+    schema = typed_dict_schema(tool)
+    function = {"name": schema.pop("title"), "description": schema.pop("description", "")}
+    return {"type": "function", "function": {**function, "parameters": schema}}
 
 
 def wire_tool_choice(choice: Any, tools: Sequence[WireTool]) -> str | dict[str, Any] | None:

@@ -19,7 +19,7 @@ from langchain_sagemaker_vllm._replies import from_wire_chunk, last_chunk, to_ch
 from langchain_sagemaker_vllm._structured_output import (
     AnswerParser,
     Method,
-    check_method,
+    check_arguments,
     schema_format,
     schema_tool,
 )
@@ -47,6 +47,17 @@ class ChatSageMakerVLLM(EndpointModel, BaseChatModel):
     """Join neighbouring messages of one role, for templates that demand strict alternation."""
     send_names: bool = True
     """Send the `name` of messages that have one. Mistral's tokenizer mode refuses names."""
+
+    def __init__(self, **settings: Any) -> None:
+        """Check every setting; nothing is connected before the first call.
+
+        Raises:
+            ConfigurationError: A keyword is unknown, a value is wrong, or two settings conflict.
+        """
+        if settings.get("async_inference") is not None:
+            # An asynchronous inference cannot stream: `stream` gives the whole answer at once.
+            settings.setdefault("disable_streaming", True)
+        super().__init__(**settings)
 
     @property
     def _llm_type(self) -> str:
@@ -238,7 +249,14 @@ class ChatSageMakerVLLM(EndpointModel, BaseChatModel):
         Raises:
             ConfigurationError: The arguments do not go together, or `schema` is none.
         """
-        check_method(method, schema=schema, strict=strict, tools=tools)
+        check_arguments(
+            method,
+            schema=schema,
+            include_raw=include_raw,
+            strict=strict,
+            tools=tools,
+            others=kwargs,
+        )
         json_schema = None if method == "json_mode" else schema_format(schema, strict=strict)
         tool_name = None
         if method == "function_calling" and json_schema:

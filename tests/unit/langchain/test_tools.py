@@ -47,6 +47,15 @@ TOOLS = [{"type": "function", "function": {"name": "f"}}]
 F = {"type": "function", "function": {"name": "f"}}
 
 
+def without_titles(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema without the titles that Pydantic writes."""
+    return {
+        name: without_titles(value) if isinstance(value, dict) else value
+        for name, value in schema.items()
+        if name != "title"
+    }
+
+
 @pytest.mark.parametrize(
     "given",
     [
@@ -67,7 +76,7 @@ def test_every_spelling_of_a_tool_becomes_a_function(given: Any) -> None:
     assert made["type"] == "function"
     assert made["function"]["name"].lower().replace("_", "") in ("getweather", "weatherdict")
     assert made["function"]["description"] == "Tell the weather."
-    assert made["function"]["parameters"] == SCHEMA
+    assert without_titles(made["function"]["parameters"]) == SCHEMA
 
 
 def test_a_single_input_tool_takes_one_string() -> None:
