@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.runnables import Runnable, RunnableGenerator, RunnableLambda
+from langchain_core.utils.function_calling import convert_to_json_schema
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import from_json
 from typing_extensions import is_typeddict
@@ -96,6 +97,15 @@ def _schema_of_annotations(schema: Any) -> dict[str, Any]:
             f"No JSON schema can be made of schema={schema.__name__} ({error}); use a Pydantic "
             "class."
         ) from error
+
+
+def traced_schema(schema: Any, wire_format: Mapping[str, Any] | None) -> Any:
+    """Return what LangChain's traces show: its own reading of a schema, where it can read it."""
+    try:
+        return convert_to_json_schema(schema)
+    except (AttributeError, NameError, RuntimeError, TypeError, ValueError):
+        wrapper = wire_format["json_schema"] if wire_format else {"name": "object", "schema": {}}
+        return {"title": wrapper["name"], **wrapper["schema"]}
 
 
 def schema_tool(wire_format: Mapping[str, Any]) -> dict[str, Any]:

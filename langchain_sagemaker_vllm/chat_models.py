@@ -22,6 +22,7 @@ from langchain_sagemaker_vllm._structured_output import (
     check_arguments,
     schema_format,
     schema_tool,
+    traced_schema,
 )
 from langchain_sagemaker_vllm._tools import ToolLike, wire_tool, wire_tool_choice
 from sagemaker_vllm import ChatRequest, InvocationOptions, chat_request
@@ -272,7 +273,7 @@ class ChatSageMakerVLLM(EndpointModel, BaseChatModel):
                 own["tools"] = [wire_tool(each, strict=strict) for each in tools]
         traced = {
             "kwargs": {"method": method, "strict": strict},
-            "schema": json_schema and json_schema["json_schema"]["schema"],
+            "schema": traced_schema(schema, json_schema),
         }
         llm = self.bind(**own, **kwargs, ls_structured_output_format=traced)
         return llm | AnswerParser(schema, tool_name=tool_name).as_runnable(include_raw=include_raw)
