@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sagemaker_vllm._async_client import AsyncSageMakerVLLMClient
+    from sagemaker_vllm._async_inference import AsyncInferenceConfig
     from sagemaker_vllm._client import SageMakerVLLMClient
     from sagemaker_vllm._config import (
         OPTION_NAMES,
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "_async_client": ("AsyncSageMakerVLLMClient",),
+    "_async_inference": ("AsyncInferenceConfig",),
     "_client": ("SageMakerVLLMClient",),
     "_config": ("EndpointConfig", "InvocationOptions", "OPTION_NAMES", "nearest"),
     "_conversation": ("join_text", "settle_messages"),
@@ -102,6 +104,7 @@ __all__ = [
     "TEXT_PARAMETERS",
     "APIError",
     "AsyncChatStream",
+    "AsyncInferenceConfig",
     "AsyncInferenceError",
     "AsyncSageMakerVLLMClient",
     "AsyncTextStream",

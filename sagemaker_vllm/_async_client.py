@@ -1,13 +1,14 @@
 """The asynchronous client, over aiohttp."""
 
-import asyncio
 import random
-import time
-from collections.abc import Awaitable, Callable
+from asyncio import sleep
+from collections.abc import Awaitable, Callable, Mapping
+from time import monotonic
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from sagemaker_vllm._answer import AnswerDecoder
+from sagemaker_vllm._async_inference import AsyncInferenceConfig, arun, infer
 from sagemaker_vllm._config import EndpointConfig, InvocationOptions
 from sagemaker_vllm._errors import APIError
 from sagemaker_vllm._http_transport import HTTPTransport
@@ -16,9 +17,11 @@ from sagemaker_vllm._parameters import RequestKind
 from sagemaker_vllm._plain import read_response
 from sagemaker_vllm._request import ChatRequest, TextRequest, expected_choices
 from sagemaker_vllm._results import Completion
+from sagemaker_vllm._s3 import ThreadStorage
 from sagemaker_vllm._settings import Configured
 from sagemaker_vllm._stream import AsyncChatStream, AsyncStream, AsyncTextStream
 from sagemaker_vllm._thread_transport import ThreadTransport
+from sagemaker_vllm._transport import RawAnswer
 
 _T = TypeVar("_T")
 _S = TypeVar("_S", bound=AsyncStream)
@@ -48,11 +51,12 @@ class AsyncSageMakerVLLMClient(Configured):
         config: EndpointConfig | None = None,
         *,
         client: Any = None,
-        async_inference: Any = None,
+        async_inference: AsyncInferenceConfig | None = None,
         **settings: Any,
     ) -> None:
         """See `Configured`."""
         super().__init__(config, client=client, async_inference=async_inference, **settings)
+        self._storage = ThreadStorage(self._s3, self.config.max_concurrency)
         self._transport = (
             HTTPTransport(self.config) if client is None else ThreadTransport(self.config, client)
         )
@@ -109,12 +113,13 @@ class AsyncSageMakerVLLMClient(Configured):
     async def aclose(self) -> None:
         """Close the running event loop's connections; a later call opens new ones."""
         await self._transport.aclose()
+        self._storage.close()
 
     async def _invoke(
         self, kind: RequestKind, request: dict[str, Any], options: InvocationOptions | None
     ) -> Completion:
-        call = self._arguments("InvokeEndpoint", kind, request, options)
-        answer = await self._retrying(lambda: self._transport.invoke("InvokeEndpoint", call))
+        call = self._arguments(self._plain_operation, kind, request, options)
+        answer = await self._send(self._plain_operation, call)
         return Completion(
             response=read_response(
                 answer.body,
@@ -124,6 +129,23 @@ class AsyncSageMakerVLLMClient(Configured):
             ),
             metadata=self._metadata(answer.output, call),
         )
+
+    async def _send(self, operation: Operation, call: Mapping[str, Any]) -> RawAnswer:
+        async def submit(call: Mapping[str, Any]) -> RawAnswer:
+            return await self._retrying(lambda: self._transport.invoke(operation, call))
+
+        if operation != "InvokeEndpointAsync" or self._async_inference is None:
+            return await submit(call)
+        steps = infer(
+            self._async_inference,
+            call,
+            storage=self._storage,
+            submit=submit,
+            knows=lambda member: self._transport.knows(operation, member),
+            sleep=sleep,
+            clock=monotonic,
+        )
+        return await arun(steps)
 
     async def _open(
         self,
@@ -145,7 +167,7 @@ class AsyncSageMakerVLLMClient(Configured):
         return stream(opened.parts, answer, close=opened.close)
 
     async def _retrying(self, call: Callable[[], Awaitable[_T]]) -> _T:
-        policy, began, retries = self._policy(), time.monotonic(), 0
+        policy, began, retries = self._policy(), monotonic(), 0
         while True:
             try:
                 return await call()
@@ -153,10 +175,10 @@ class AsyncSageMakerVLLMClient(Configured):
                 delay = policy.delay(
                     error,
                     retries=retries,
-                    elapsed=time.monotonic() - began,
-                    jitter=random.random(),  # noqa: S311  # spreads callers, keeps no secret
+                    elapsed=monotonic() - began,
+                    jitter=random.random(),  # spreads callers, keeps no secret
                 )
                 if delay is None:
                     raise
             retries += 1
-            await asyncio.sleep(delay)
+            await sleep(delay)

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+import orjson
+
 from sagemaker_vllm._boto_transport import (
     USER_AGENT,
     credentials_missing,
@@ -63,18 +65,25 @@ class AWSProtocol:
             ConfigurationError: No region, or a member that the installed botocore does not know.
             AuthenticationError: No credentials, or they cannot be refreshed.
         """
-        loaded = self._loaded
-        if loaded is None:
-            loaded = await asyncio.to_thread(self._load)
+        loaded = await self._ready()
         credentials = loaded.credentials
         # Only credentials that may need the network are asked for in a thread.
         if getattr(credentials, "refresh_needed", _never)():
-            await asyncio.to_thread(self._freeze, credentials)
-        return loaded.sign(operation, arguments, self._freeze(credentials))
+            frozen = await asyncio.to_thread(self._freeze, credentials)
+        else:
+            frozen = self._freeze(credentials)
+        return loaded.sign(operation, arguments, frozen)
 
-    def read_output(self, operation: Operation, headers: Mapping[str, str]) -> dict[str, Any]:
-        """Return the output members that travel as headers, named as boto3 names them."""
-        return self._load().read_output(operation, headers)
+    async def knows(self, operation: Operation, member: str) -> bool:
+        """Tell whether the installed botocore knows a member of an operation."""
+        loaded = await self._ready()
+        return member in loaded.operations[operation].input_members
+
+    def read_output(
+        self, operation: Operation, headers: Mapping[str, str], body: bytes
+    ) -> dict[str, Any]:
+        """Return the output members besides the payload, named as boto3 names them."""
+        return self._load().read_output(operation, headers, body)
 
     def read_error(
         self, operation: Operation, status: int, headers: Mapping[str, str], body: bytes
@@ -87,14 +96,22 @@ class AWSProtocol:
             region_name=self._config.region_name,
         )
 
+    async def _ready(self) -> "_Loaded":
+        loaded = self._loaded
+        if loaded is None:
+            loaded = await asyncio.to_thread(self._load)
+        return loaded
+
     def _load(self) -> "_Loaded":
-        if self._loaded is None:
+        loaded = self._loaded
+        if loaded is None:
             with self._lock:
-                if self._loaded is None:
+                loaded = self._loaded
+                if loaded is None:
                     loaded = _Loaded(self._config)
                     self.proxy, self.ssl_context = loaded.proxy, loaded.ssl_context
                     self._loaded = loaded
-        return self._loaded
+        return loaded
 
     def _freeze(self, credentials: Any) -> Any:
         """Return the credentials of this moment; refreshes them when they are about to expire."""
@@ -130,7 +147,7 @@ class _Loaded:
         self._signing_name = self._service.signing_name
         self._base_url = client.meta.endpoint_url.rstrip("/")
         self._parser = create_parser("rest-json")
-        self._operations = {
+        self.operations = {
             name: _Operation(self._service.operation_model(name)) for name in METHODS
         }
         self._user_agent = f"{client.meta.config.user_agent or ''}".strip() or USER_AGENT
@@ -145,8 +162,8 @@ class _Loaded:
     def sign(
         self, operation: Operation, arguments: Mapping[str, Any], credentials: Any
     ) -> SignedRequest:
-        model = self._operations[operation]
-        check_members(operation, arguments, model.input_headers.keys() | {"Body", "EndpointName"})
+        model = self.operations[operation]
+        check_members(operation, arguments, model.input_members)
         body = arguments.get("Body", b"")
         headers = {
             model.input_headers[member]: str(value)
@@ -161,10 +178,14 @@ class _Loaded:
         sent = io.BytesIO(body) if len(body) > _LARGE_BODY else body
         return SignedRequest(url, dict(request.headers.items()), sent)
 
-    def read_output(self, operation: Operation, headers: Mapping[str, str]) -> dict[str, Any]:
-        found: dict[str, Any] = {
+    def read_output(
+        self, operation: Operation, headers: Mapping[str, str], body: bytes
+    ) -> dict[str, Any]:
+        model = self.operations[operation]
+        found: dict[str, Any] = {} if model.has_payload else orjson.loads(body)
+        found |= {
             member: headers[name]
-            for member, name in self._operations[operation].output_headers.items()
+            for member, name in model.output_headers.items()
             if name in headers
         }
         found["ResponseMetadata"] = {"RequestId": headers.get("x-amzn-RequestId")}
@@ -175,7 +196,7 @@ class _Loaded:
     ) -> Mapping[str, Any]:
         response = {"status_code": status, "headers": self._headers(headers), "body": body}
         parsed: dict[str, Any] = self._parser.parse(
-            response, self._operations[operation].output_shape
+            response, self.operations[operation].output_shape
         )
         code = parsed.get("Error", {}).get("Code")
         shape = self._service.shape_for_error_code(code) if code else None
@@ -188,6 +209,8 @@ class _Operation:
     def __init__(self, model: Any) -> None:
         self.path: str = model.http["requestUri"]
         self.output_shape = model.output_shape
+        self.has_payload = "payload" in model.output_shape.serialization
+        self.input_members = frozenset(model.input_shape.members)
         self.input_headers = _header_names(model.input_shape)
         self.output_headers = _header_names(model.output_shape)
 

@@ -1,11 +1,12 @@
 """The synchronous client, over boto3."""
 
 import random
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from time import monotonic, sleep
 from typing import Any, TypeVar
 
 from sagemaker_vllm._answer import AnswerDecoder
+from sagemaker_vllm._async_inference import AsyncInferenceConfig, infer, run
 from sagemaker_vllm._boto_transport import BotoTransport
 from sagemaker_vllm._config import EndpointConfig, InvocationOptions
 from sagemaker_vllm._errors import APIError
@@ -16,6 +17,7 @@ from sagemaker_vllm._request import ChatRequest, TextRequest, expected_choices
 from sagemaker_vllm._results import Completion
 from sagemaker_vllm._settings import Configured
 from sagemaker_vllm._stream import ChatStream, SyncStream, TextStream
+from sagemaker_vllm._transport import RawAnswer
 
 _T = TypeVar("_T")
 _S = TypeVar("_S", bound=SyncStream)
@@ -41,16 +43,14 @@ class SageMakerVLLMClient(Configured):
         config: EndpointConfig | None = None,
         *,
         client: Any = None,
-        async_inference: Any = None,
+        async_inference: AsyncInferenceConfig | None = None,
         **settings: Any,
     ) -> None:
         """See `Configured`."""
         super().__init__(config, client=client, async_inference=async_inference, **settings)
         self._transport = BotoTransport(self.config, client)
 
-    def chat(
-        self, request: ChatRequest, *, options: InvocationOptions | None = None
-    ) -> Completion:
+    def chat(self, request: ChatRequest, *, options: InvocationOptions | None = None) -> Completion:
         """Answer a chat.
 
         Args:
@@ -101,12 +101,13 @@ class SageMakerVLLMClient(Configured):
     def close(self) -> None:
         """Close the connections; a later call opens new ones."""
         self._transport.close()
+        self._s3.close()
 
     def _invoke(
         self, kind: RequestKind, request: dict[str, Any], options: InvocationOptions | None
     ) -> Completion:
-        call = self._arguments("InvokeEndpoint", kind, request, options)
-        answer = self._retrying(lambda: self._transport.invoke("InvokeEndpoint", call))
+        call = self._arguments(self._plain_operation, kind, request, options)
+        answer = self._send(self._plain_operation, call)
         return Completion(
             response=read_response(
                 answer.body,
@@ -116,6 +117,23 @@ class SageMakerVLLMClient(Configured):
             ),
             metadata=self._metadata(answer.output, call),
         )
+
+    def _send(self, operation: Operation, call: Mapping[str, Any]) -> RawAnswer:
+        def submit(call: Mapping[str, Any]) -> RawAnswer:
+            return self._retrying(lambda: self._transport.invoke(operation, call))
+
+        if operation != "InvokeEndpointAsync" or self._async_inference is None:
+            return submit(call)
+        steps = infer(
+            self._async_inference,
+            call,
+            storage=self._s3,
+            submit=submit,
+            knows=lambda member: self._transport.knows(operation, member),
+            sleep=sleep,
+            clock=monotonic,
+        )
+        return run(steps)
 
     def _open(
         self,
@@ -137,7 +155,7 @@ class SageMakerVLLMClient(Configured):
         return stream(opened.parts, answer, close=opened.close)
 
     def _retrying(self, call: Callable[[], _T]) -> _T:
-        policy, began, retries = self._policy(), time.monotonic(), 0
+        policy, began, retries = self._policy(), monotonic(), 0
         while True:
             try:
                 return call()
@@ -145,10 +163,10 @@ class SageMakerVLLMClient(Configured):
                 delay = policy.delay(
                     error,
                     retries=retries,
-                    elapsed=time.monotonic() - began,
-                    jitter=random.random(),  # noqa: S311  # spreads callers, keeps no secret
+                    elapsed=monotonic() - began,
+                    jitter=random.random(),  # spreads callers, keeps no secret
                 )
                 if delay is None:
                     raise
             retries += 1
-            time.sleep(delay)
+            sleep(delay)

@@ -23,7 +23,7 @@ from sagemaker_vllm._errors import (
     StreamInterruptedError,
 )
 
-_BY_CODE: dict[str, type[APIError]] = {
+BY_CODE: dict[str, type[APIError]] = {
     "AccessDeniedException": PermissionDeniedError,
     "AccessDenied": PermissionDeniedError,
     "OptInRequired": PermissionDeniedError,
@@ -70,7 +70,7 @@ RETRYABLE_STATUS = frozenset({500, 502, 503, 504})
 # A container's own 500 is a fault that repeating does not mend; a busy container is not.
 _RETRYABLE_CONTAINER_STATUS = frozenset({429, 502, 503, 504})
 
-_CURES: dict[type[APIError], str] = {
+CURES: dict[type[APIError], str] = {
     AuthenticationError: (
         "Check the AWS credentials: refresh an expired session or sign in again, or choose a "
         "profile with credentials_profile_name."
@@ -184,8 +184,8 @@ def _choose(sentence: str, status: int | None, code: str | None = None) -> type[
     for pattern, kind in _BY_SENTENCE:
         if re.search(pattern, sentence, re.IGNORECASE | re.DOTALL):
             return kind
-    if code in _BY_CODE:
-        return _BY_CODE[code]
+    if code in BY_CODE:
+        return BY_CODE[code]
     if status in _BY_STATUS:
         return _BY_STATUS[status]
     return ServerError if status is None or status >= _SERVER_STATUS else InvalidRequestError
@@ -198,7 +198,7 @@ def container_error(
     kind = _choose(fault.sentence, fault.status)
     retryable = kind is ModelNotReadyError or fault.status in _RETRYABLE_CONTAINER_STATUS
     status = f" with status {fault.status}" if fault.status else ""
-    cure = f" {_CURES[kind]}" if kind in _CURES else ""
+    cure = f" {CURES[kind]}" if kind in CURES else ""
     message = (
         f"The container behind endpoint {endpoint_name!r} answered{status}: "
         f"{redact(fault.sentence) or 'no message'}{cure}"
@@ -238,7 +238,7 @@ def service_error(
     status = as_status(metadata.get("HTTPStatusCode")) or as_status(code)
     kind = _choose(message, status, code)
     where = f" in region {region_name!r}" if region_name else ""
-    cure = f" {_CURES[kind]}" if kind in _CURES else ""
+    cure = f" {CURES[kind]}" if kind in CURES else ""
     return kind(
         f"SageMaker refused the call of endpoint {endpoint_name!r}{where} with {code}: "
         f"{redact(message) or 'no message'}{cure}",

@@ -95,13 +95,13 @@ class SageMakerVLLMError(Exception):
 
     def __reduce__(self) -> tuple[Callable[..., Self], tuple[type[Self], str], dict[str, Any]]:
         """Pickle by state, since exceptions are otherwise rebuilt from positional arguments."""
-        return _rebuild, (type(self), self.message), self.__dict__
+        return rebuild, (type(self), self.message), self.__dict__
 
 
 _E = TypeVar("_E", bound=SageMakerVLLMError)
 
 
-def _rebuild(cls: type[_E], message: str) -> _E:
+def rebuild(cls: type[_E], message: str) -> _E:
     error = cls.__new__(cls, message)
     error.args = (message,)
     return error
@@ -208,4 +208,17 @@ class StructuredOutputError(SageMakerVLLMError):
 
 
 class AsyncInferenceError(SageMakerVLLMError):
-    """An asynchronous inference failed, or its result did not appear in time."""
+    """An asynchronous inference failed, or its result did not appear in time.
+
+    What the container or S3 reports keeps its class beside this one: a prompt that is too long is
+    a `ContextOverflowError` too.
+
+    Attributes:
+        inference_id: The id of the inference.
+        output_location: Where the answer is, or will be: `s3://bucket/key`.
+        failure_location: Where the container's failure is, or would be.
+    """
+
+    inference_id: str | None = None
+    output_location: str | None = None
+    failure_location: str | None = None

@@ -38,19 +38,23 @@ class HTTPTransport:
             response = await self._send(operation, arguments)
             async with response:
                 body = await response.read()
-        return RawAnswer(self._protocol.read_output(operation, response.headers), body)
+        return RawAnswer(self._protocol.read_output(operation, response.headers, body), body)
 
     async def open(self, operation: Operation, arguments: Mapping[str, Any]) -> AsyncRawStream:
         """Call a streaming operation; the parts are read as they are iterated."""
         with self._translated_errors():
             response = await self._send(operation, arguments)
-        output = self._protocol.read_output(operation, response.headers)
+        output = self._protocol.read_output(operation, response.headers, b"")
 
         async def close() -> None:
             # At the end of its body the connection has gone back to the pool; else it is dropped.
             response.close()
 
         return AsyncRawStream(output, self._parts(response), close)
+
+    async def knows(self, operation: Operation, member: str) -> bool:
+        """Tell whether the installed botocore knows a member of an operation."""
+        return await self._protocol.knows(operation, member)
 
     async def aclose(self) -> None:
         """Close this event loop's connections."""

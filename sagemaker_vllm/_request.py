@@ -105,6 +105,7 @@ def prepare(
     model: str,
     stream: bool,
     include_usage: bool = False,
+    is_limited: bool = True,
 ) -> bytes:
     """Complete a request and write it as JSON.
 
@@ -114,6 +115,7 @@ def prepare(
         model: The model when the request names none.
         stream: Whether the answer is to be streamed.
         include_usage: Ask for token counts at the end of the stream.
+        is_limited: Warn near the size limit of a direct invocation.
 
     Raises:
         ConfigurationError: The request lacks `messages` or `prompt`, holds a parameter of a wrong
@@ -140,7 +142,8 @@ def prepare(
     except TypeError as error:
         message = f"The request cannot be written as JSON: {error}. Use plain JSON values."
         raise ConfigurationError(message) from error
-    _warn_if_large(body, len(written))
+    if is_limited:
+        _warn_if_large(body, len(written))
     return written
 
 

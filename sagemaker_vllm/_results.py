@@ -9,6 +9,7 @@ _MEMBERS = {
     "invoked_production_variant": "InvokedProductionVariant",
     "custom_attributes": "CustomAttributes",
     "inference_id": "InferenceId",
+    "output_location": "OutputLocation",
     "new_session_id": "NewSessionId",
     "closed_session_id": "ClosedSessionId",
     "content_type": "ContentType",
@@ -29,6 +30,7 @@ class InvocationMetadata:
         session_expires: When that session ends, as the container wrote it (UTC).
         closed_session_id: Id of the stateful session that this call closed.
         content_type: The container's content type.
+        output_location: Where an asynchronous inference left its answer: `s3://bucket/key`.
     """
 
     endpoint_name: str | None = None
@@ -40,6 +42,7 @@ class InvocationMetadata:
     session_expires: str | None = None
     closed_session_id: str | None = None
     content_type: str | None = None
+    output_location: str | None = None
 
     @classmethod
     def from_output(

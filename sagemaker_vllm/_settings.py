@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, Self
 
+from sagemaker_vllm._async_inference import AsyncInferenceConfig
 from sagemaker_vllm._config import EndpointConfig, InvocationOptions, reject_unknown
 from sagemaker_vllm._errors import ConfigurationError
 from sagemaker_vllm._operations import Operation, arguments
@@ -12,6 +13,7 @@ from sagemaker_vllm._parameters import RequestKind
 from sagemaker_vllm._request import prepare
 from sagemaker_vllm._results import InvocationMetadata
 from sagemaker_vllm._retry import RetryPolicy
+from sagemaker_vllm._s3 import S3Storage
 
 _FIELDS = frozenset(each.name for each in fields(EndpointConfig))
 
@@ -24,7 +26,7 @@ class Configured:
         config: EndpointConfig | None = None,
         *,
         client: Any = None,
-        async_inference: Any = None,
+        async_inference: AsyncInferenceConfig | None = None,
         **settings: Any,
     ) -> None:
         """Keep the settings; nothing is connected before the first call.
@@ -45,7 +47,18 @@ class Configured:
         reject_unknown(settings, _FIELDS, of=type(self).__name__)
         self.config = config or EndpointConfig(**settings)
         self._given_client = client
+        if not isinstance(async_inference, AsyncInferenceConfig | None):
+            message = (
+                f"async_inference={async_inference!r} must be an "
+                "AsyncInferenceConfig(input_s3_uri='s3://bucket/prefix/')."
+            )
+            raise ConfigurationError(message)
         self._async_inference = async_inference
+        self._s3 = S3Storage(
+            self.config,
+            url=async_inference.s3_endpoint_url if async_inference else None,
+            region_name=getattr(getattr(client, "meta", None), "region_name", None),
+        )
 
     def __repr__(self) -> str:
         """Show the settings, without secrets."""
@@ -74,6 +87,10 @@ class Configured:
         """Copy the settings, which never change; a given client is shared."""
         return self.__copy__()
 
+    @property
+    def _plain_operation(self) -> Operation:
+        return "InvokeEndpointAsync" if self._async_inference else "InvokeEndpoint"
+
     def _policy(self) -> RetryPolicy:
         return RetryPolicy(
             max_retries=self.config.max_retries,
@@ -91,12 +108,20 @@ class Configured:
         include_usage: bool = False,
     ) -> dict[str, Any]:
         """Check a call wholly, before anything is sent."""
+        stream = operation == "InvokeEndpointWithResponseStream"
+        if stream and self._async_inference:
+            message = (
+                "async_inference: an asynchronous inference cannot stream. Make the plain call, or "
+                "use a client without async_inference."
+            )
+            raise ConfigurationError(message)
         body = prepare(
             request,
             kind=kind,
             model=self.config.model,
-            stream=operation == "InvokeEndpointWithResponseStream",
+            stream=stream,
             include_usage=include_usage,
+            is_limited=operation != "InvokeEndpointAsync",
         )
         return arguments(operation, self.config, options or InvocationOptions(), body)
 
