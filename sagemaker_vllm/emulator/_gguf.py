@@ -14,9 +14,10 @@ from sagemaker_vllm._errors import ConfigurationError
 from sagemaker_vllm.emulator._container import ContainerAnswer
 from sagemaker_vllm.emulator._gguf_answer import (
     ChoiceStream,
-    error_answer,
+    LlamaError,
     error_body,
     merged_reply,
+    read_chunks,
     usage_of,
 )
 from sagemaker_vllm.emulator._gguf_request import (
@@ -95,7 +96,7 @@ class GGUFContainer:
                 answer = await self._answer(_parse(request.body), stack)
             except RefusedRequestError as error:
                 answer = _failed(400, error_body(400, str(error)))
-            except _LlamaError as error:
+            except LlamaError as error:
                 answer = _failed(error.status, error.body)
             yield answer
 
@@ -152,25 +153,12 @@ class GGUFContainer:
             raise RuntimeError("the container is not started")
         async with self._session.post(part.path, json=part.body) as response:
             if not response.ok:
-                raise _LlamaError(response.status, await response.json(content_type=None))
+                raise LlamaError(response.status, await response.json(content_type=None))
             if not part.body.get("stream"):
                 yield await response.json()
                 return
-            async for line in response.content:
-                text = line.removeprefix(b"data: ").strip()
-                if text and text != b"[DONE]":
-                    chunk = orjson.loads(text)
-                    if "error" in chunk:
-                        raise _LlamaError(500, chunk)
-                    yield chunk
-
-
-class _LlamaError(Exception):
-    """llama.cpp refused a request or failed."""
-
-    def __init__(self, status: int, body: JSON) -> None:
-        self.status, self.body = error_answer(status, body)
-        super().__init__(self.body)
+            async for chunk in read_chunks(response.content):
+                yield chunk
 
 
 async def _stream(
@@ -189,7 +177,7 @@ async def _stream(
                 yield event
             if "usage" in chunk:
                 usages[part.index] = chunk["usage"]
-    except _LlamaError as error:
+    except LlamaError as error:
         for event in sse(error.body):
             yield event
         return

@@ -1,8 +1,10 @@
 """Translates llama.cpp's answers into vLLM's (pure)."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Iterator, Mapping
 from typing import Any
+
+import orjson
 
 from sagemaker_vllm.emulator._gguf_request import SubRequest
 from sagemaker_vllm.emulator._rendering import new_call_id
@@ -14,20 +16,40 @@ _CONTEXT = re.compile(r"request \((\d+) tokens\) exceeds the available context s
 _BAD_REQUEST = 400
 
 
-def error_answer(status: int, body: Any) -> tuple[int, JSON]:
-    """Give the status and body that vLLM would answer with."""
-    message = str((body.get("error") or {}).get("message", body))
-    if found := _CONTEXT.search(message):
-        used, limit = found.groups()
-        message = (
-            f"This model's maximum context length is {limit} tokens. However, your prompt "
-            f"contains at least {used} input tokens, which exceeds this limit even without any "
-            "output tokens. Please reduce the length of the input prompt. "
-            f"(parameter=input_tokens, value={used})"
-        )
-    if "is not supported" in message:
-        status = _BAD_REQUEST
-    return status, error_body(status, message)
+class LlamaError(Exception):
+    """llama.cpp refused a request or failed.
+
+    Attributes:
+        status: The status that vLLM would answer with.
+        body: The body that vLLM would answer with.
+    """
+
+    def __init__(self, status: int, body: Any) -> None:
+        message = str((body.get("error") or {}).get("message", body))
+        if found := _CONTEXT.search(message):
+            used, limit = found.groups()
+            message = (
+                f"This model's maximum context length is {limit} tokens. However, your prompt "
+                f"contains at least {used} input tokens, which exceeds this limit even without "
+                "any output tokens. Please reduce the length of the input prompt. "
+                f"(parameter=input_tokens, value={used})"
+            )
+        if "is not supported" in message:
+            status = _BAD_REQUEST
+        self.status = status
+        self.body = error_body(status, message)
+        super().__init__(message)
+
+
+async def read_chunks(lines: AsyncIterable[bytes]) -> AsyncGenerator[JSON]:
+    """Read the events of a stream of llama.cpp's; it also sends comments while it is busy."""
+    async for line in lines:
+        field, _, text = line.rstrip().partition(b": ")
+        if field == b"data" and text != b"[DONE]":
+            chunk = orjson.loads(text)
+            if "error" in chunk:
+                raise LlamaError(500, chunk)
+            yield chunk
 
 
 def error_body(status: int, message: str) -> JSON:

@@ -59,7 +59,7 @@ class Service:
         self._async_inference = async_output and AsyncInference(
             async_output,
             s3_endpoint_url=s3_endpoint_url,
-            invoke=self._invoke_whole,
+            invoke=self._invoke_later,
         )
 
     async def start(self) -> None:
@@ -114,9 +114,7 @@ class Service:
         record: RecordedRequest,
         origin: Origin,
     ) -> web.StreamResponse:
-        async with AsyncExitStack() as stack:
-            answer = await self._ask(record, origin, stack, self._invocation_timeout)
-            body = await _whole_body(answer, origin, self._invocation_timeout)
+        answer, body = await self._whole_answer(record, origin, self._invocation_timeout)
         headers = _answer_headers(record, answer) | {"Content-Type": answer.content_type}
         match answer.end:
             case None | Cut("clean"):
@@ -126,15 +124,21 @@ class Service:
             case end:
                 raise ServiceFaultError(ServiceFault("InternalFailure", 500, str(end)))
 
-    async def _invoke_whole(
+    async def _invoke_later(self, record: RecordedRequest, origin: Origin, seconds: float) -> bytes:
+        _, body = await self._whole_answer(record, origin, seconds)
+        return body
+
+    async def _whole_answer(
         self,
         record: RecordedRequest,
         origin: Origin,
         seconds: float,
-    ) -> bytes:
-        async with AsyncExitStack() as stack:
-            answer = await self._ask(record, origin, stack, seconds)
-            return await _whole_body(answer, origin, seconds)
+    ) -> tuple[ContainerAnswer, bytes]:
+        async with _in_time(origin, seconds), self._container.answer(record) as answer:
+            body = await _read(answer)
+            if answer.status >= _ERROR_STATUS:
+                raise origin.model_error(answer.status, body)
+            return answer, body
 
     def _submit(self, record: RecordedRequest, origin: Origin) -> web.Response:
         if not self._async_inference:
@@ -154,7 +158,10 @@ class Service:
         origin: Origin,
     ) -> web.StreamResponse:
         async with AsyncExitStack() as stack:
-            answer = await self._ask(record, origin, stack, self._invocation_timeout)
+            async with _in_time(origin, self._invocation_timeout):
+                answer = await stack.enter_async_context(self._container.answer(record))
+                if answer.status >= _ERROR_STATUS:
+                    raise origin.model_error(answer.status, await _read(answer))
             self.open_streams += 1
             stack.callback(self._close_stream)
             headers = _with_request_id(_answer_headers(record, answer))
@@ -163,32 +170,22 @@ class Service:
     def _close_stream(self) -> None:
         self.open_streams -= 1
 
-    async def _ask(
-        self,
-        record: RecordedRequest,
-        origin: Origin,
-        stack: AsyncExitStack,
-        seconds: float,
-    ) -> ContainerAnswer:
-        try:
-            async with asyncio.timeout(seconds):
-                answer = await stack.enter_async_context(self._container.answer(record))
-        except TimeoutError:
-            raise origin.timeout_error() from None
-        if answer.status >= _ERROR_STATUS:
-            raise origin.model_error(answer.status, await _whole_body(answer, origin, seconds))
-        return answer
 
-
-async def _whole_body(answer: ContainerAnswer, origin: Origin, seconds: float) -> bytes:
+@asynccontextmanager
+async def _in_time(origin: Origin, seconds: float) -> AsyncIterator[None]:
+    """Turn a container that is too slow, or goes away, into the service's error."""
     try:
         async with asyncio.timeout(seconds):
-            return b"".join([b"".join(parts) async for parts in answer.paced_parts()])
+            yield
     except TimeoutError:
         raise origin.timeout_error() from None
     except ContainerDiedError:
         text = b"An error occurred while handling request as the model process exited."
         raise origin.model_error(0, text) from None
+
+
+async def _read(answer: ContainerAnswer) -> bytes:
+    return b"".join([b"".join(parts) async for parts in answer.paced_parts()])
 
 
 def _answer_headers(record: RecordedRequest, answer: ContainerAnswer) -> dict[str, str]:

@@ -1,10 +1,16 @@
 """Requests to llama.cpp and its answers, without a model."""
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from sagemaker_vllm.emulator._gguf_answer import ChoiceStream, error_answer, usage_of
+from sagemaker_vllm.emulator._gguf_answer import (
+    ChoiceStream,
+    LlamaError,
+    read_chunks,
+    usage_of,
+)
 from sagemaker_vllm.emulator._gguf_request import (
     RefusedRequestError,
     SubRequest,
@@ -205,14 +211,32 @@ def test_prompts_count_once_in_the_usage() -> None:
 
 
 def test_unknown_picture_is_a_bad_request() -> None:
-    status, body = error_answer(500, {"error": {"message": "image input is not supported - hint"}})
+    error = LlamaError(500, {"error": {"message": "image input is not supported - hint"}})
 
-    assert status == 400
-    assert body["error"]["type"] == "BadRequestError"
+    assert error.status == 400
+    assert error.body["error"]["type"] == "BadRequestError"
 
 
 def test_failure_of_llama_cpp_keeps_its_status() -> None:
-    status, body = error_answer(500, {"error": {"message": "out of memory"}})
+    error = LlamaError(500, {"error": {"message": "out of memory"}})
 
-    assert status == 500
-    assert body["error"]["message"] == "out of memory"
+    assert error.status == 500
+    assert error.body["error"]["message"] == "out of memory"
+
+
+async def lines(*texts: bytes) -> AsyncIterator[bytes]:
+    for text in texts:
+        yield text
+
+
+async def test_comments_of_a_busy_llama_cpp_are_no_chunks() -> None:
+    stream = lines(b": ping\n", b"\n", b'data: {"a": 1}\n', b"\n", b":\n", b"data: [DONE]\n")
+
+    assert [chunk async for chunk in read_chunks(stream)] == [{"a": 1}]
+
+
+async def test_error_event_of_llama_cpp_is_raised() -> None:
+    stream = lines(b'data: {"error": {"message": "lost"}}\n')
+
+    with pytest.raises(LlamaError, match="lost"):
+        _ = [chunk async for chunk in read_chunks(stream)]

@@ -265,6 +265,24 @@ def test_container_that_does_not_answer_in_time_is_a_model_error(
     assert "timed out while waiting for a response" in response["OriginalMessage"]
 
 
+def test_plain_answer_that_comes_too_slowly_is_a_model_error(connect: Callable[..., Any]) -> None:
+    slow = StreamReply([b"x"] * 1000, delay=0.01)
+
+    with Emulator(script=[slow], invocation_timeout=0.05) as emulator:
+        response = refused(connect(emulator))
+
+    assert response["OriginalStatusCode"] == 0
+
+
+def test_stream_may_take_longer_than_a_plain_answer(connect: Callable[..., Any]) -> None:
+    slow = StreamReply([b"x"] * 10, delay=0.02)
+
+    with Emulator(script=[slow], invocation_timeout=0.1) as emulator:
+        response = call(connect(emulator), "invoke_endpoint_with_response_stream")
+
+        assert read(response) == b"x" * 10
+
+
 def test_hang_ends_with_the_timeout_of_the_service(emulator: Emulator, runtime: Any) -> None:
     emulator.enqueue(Hang(0.01))
 
