@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     )
     from sagemaker_vllm._request import ChatRequest, TextRequest, chat_request, text_request
     from sagemaker_vllm._results import Completion, InvocationMetadata
+    from sagemaker_vllm._sessions import StatefulSession
     from sagemaker_vllm._stream import AsyncChatStream, AsyncTextStream, ChatStream, TextStream
     from sagemaker_vllm._tool_calls import new_call_id, parse_arguments
     from sagemaker_vllm._version import __version__
@@ -92,6 +93,7 @@ _HOMES = {
     ),
     "_request": ("ChatRequest", "TextRequest", "chat_request", "text_request"),
     "_results": ("Completion", "InvocationMetadata"),
+    "_sessions": ("StatefulSession",),
     "_stream": ("AsyncChatStream", "AsyncTextStream", "ChatStream", "TextStream"),
     "_tool_calls": ("new_call_id", "parse_arguments"),
     "_version": ("__version__",),
@@ -129,6 +131,7 @@ __all__ = [
     "SageMakerVLLMClient",
     "SageMakerVLLMError",
     "ServerError",
+    "StatefulSession",
     "StreamDecodeError",
     "StreamError",
     "StreamInterruptedError",

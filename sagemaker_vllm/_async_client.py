@@ -2,7 +2,8 @@
 
 import random
 from asyncio import sleep
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from time import monotonic
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -10,7 +11,7 @@ from typing import Any, Self, TypeVar
 from sagemaker_vllm._answer import AnswerDecoder
 from sagemaker_vllm._async_inference import AsyncInferenceConfig, arun, infer
 from sagemaker_vllm._config import EndpointConfig, InvocationOptions
-from sagemaker_vllm._errors import APIError
+from sagemaker_vllm._errors import APIError, InvalidRequestError, SageMakerVLLMError
 from sagemaker_vllm._http_transport import HTTPTransport
 from sagemaker_vllm._operations import Operation
 from sagemaker_vllm._parameters import RequestKind
@@ -18,6 +19,14 @@ from sagemaker_vllm._plain import read_response
 from sagemaker_vllm._request import ChatRequest, TextRequest, expected_choices
 from sagemaker_vllm._results import Completion
 from sagemaker_vllm._s3 import ThreadStorage
+from sagemaker_vllm._sessions import (
+    CLOSING,
+    OPENING,
+    StatefulSession,
+    explain,
+    opened,
+    opening_options,
+)
 from sagemaker_vllm._settings import Configured
 from sagemaker_vllm._stream import AsyncChatStream, AsyncStream, AsyncTextStream
 from sagemaker_vllm._thread_transport import ThreadTransport
@@ -110,6 +119,28 @@ class AsyncSageMakerVLLMClient(Configured):
             AsyncTextStream, "text", request, options, include_usage=include_usage
         )
 
+    @asynccontextmanager
+    async def session(
+        self, *, options: InvocationOptions | None = None
+    ) -> AsyncIterator[StatefulSession]:
+        """Open a stateful session; see `SageMakerVLLMClient.session`."""
+        options = opening_options(options)
+        call = self._session_arguments(options, OPENING)
+        try:
+            answer = await self._send("InvokeEndpoint", call)
+        except InvalidRequestError as error:
+            explain(error)
+            raise
+        session = opened(options, self._metadata(answer.output, call))
+        try:
+            yield session
+        except BaseException:
+            # The container forgets it by itself; what went wrong matters more.
+            with suppress(SageMakerVLLMError):
+                await self._close_session(session)
+            raise
+        await self._close_session(session)
+
     async def aclose(self) -> None:
         """Close the running event loop's connections; a later call opens new ones."""
         await self._transport.aclose()
@@ -129,6 +160,11 @@ class AsyncSageMakerVLLMClient(Configured):
             ),
             metadata=self._metadata(answer.output, call),
         )
+
+    async def _close_session(self, session: StatefulSession) -> None:
+        # A session that has expired is closed already.
+        with suppress(InvalidRequestError):
+            await self._send("InvokeEndpoint", self._session_arguments(session.options, CLOSING))
 
     async def _send(self, operation: Operation, call: Mapping[str, Any]) -> RawAnswer:
         async def submit(call: Mapping[str, Any]) -> RawAnswer:

@@ -1,7 +1,8 @@
 """The synchronous client, over boto3."""
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from time import monotonic, sleep
 from typing import Any, TypeVar
 
@@ -9,12 +10,20 @@ from sagemaker_vllm._answer import AnswerDecoder
 from sagemaker_vllm._async_inference import AsyncInferenceConfig, infer, run
 from sagemaker_vllm._boto_transport import BotoTransport
 from sagemaker_vllm._config import EndpointConfig, InvocationOptions
-from sagemaker_vllm._errors import APIError
+from sagemaker_vllm._errors import APIError, InvalidRequestError, SageMakerVLLMError
 from sagemaker_vllm._operations import Operation
 from sagemaker_vllm._parameters import RequestKind
 from sagemaker_vllm._plain import read_response
 from sagemaker_vllm._request import ChatRequest, TextRequest, expected_choices
 from sagemaker_vllm._results import Completion
+from sagemaker_vllm._sessions import (
+    CLOSING,
+    OPENING,
+    StatefulSession,
+    explain,
+    opened,
+    opening_options,
+)
 from sagemaker_vllm._settings import Configured
 from sagemaker_vllm._stream import ChatStream, SyncStream, TextStream
 from sagemaker_vllm._transport import RawAnswer
@@ -98,6 +107,37 @@ class SageMakerVLLMClient(Configured):
         """Open a streamed text completion; arguments and errors as for `stream_chat`."""
         return self._open(TextStream, "text", request, options, include_usage=include_usage)
 
+    @contextmanager
+    def session(self, *, options: InvocationOptions | None = None) -> Iterator[StatefulSession]:
+        """Open a stateful session, and close it at the end of the `with` block.
+
+        Args:
+            options: Where it is to be opened (variant, inference component).
+
+        Yields:
+            The session: its id, its expiry, and the options for calls that belong to it.
+
+        Raises:
+            InvalidRequestError: The container keeps no sessions.
+            APIError: The call failed.
+        """
+        options = opening_options(options)
+        call = self._session_arguments(options, OPENING)
+        try:
+            answer = self._send("InvokeEndpoint", call)
+        except InvalidRequestError as error:
+            explain(error)
+            raise
+        session = opened(options, self._metadata(answer.output, call))
+        try:
+            yield session
+        except BaseException:
+            # The container forgets it by itself; what went wrong matters more.
+            with suppress(SageMakerVLLMError):
+                self._close_session(session)
+            raise
+        self._close_session(session)
+
     def close(self) -> None:
         """Close the connections; a later call opens new ones."""
         self._transport.close()
@@ -117,6 +157,11 @@ class SageMakerVLLMClient(Configured):
             ),
             metadata=self._metadata(answer.output, call),
         )
+
+    def _close_session(self, session: StatefulSession) -> None:
+        # A session that has expired is closed already.
+        with suppress(InvalidRequestError):
+            self._send("InvokeEndpoint", self._session_arguments(session.options, CLOSING))
 
     def _send(self, operation: Operation, call: Mapping[str, Any]) -> RawAnswer:
         def submit(call: Mapping[str, Any]) -> RawAnswer:

@@ -79,8 +79,8 @@ class S3Storage:
             yield
         except boto.ClientError as error:
             code = str(error.response.get("Error", {}).get("Code"))
-            status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500)
-            raise storage_error(action, location, code, status) from error
+            answered = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500)
+            raise storage_error(action, location, code, answered) from error
         except (boto.BotoCoreError, boto.HTTPClientError, HTTPError, OSError) as error:
             if is_credentials_error(error):
                 raise asynchronous(credentials_missing(error, self._config)) from error

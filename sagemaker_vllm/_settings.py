@@ -125,6 +125,15 @@ class Configured:
         )
         return arguments(operation, self.config, options or InvocationOptions(), body)
 
+    def _session_arguments(self, options: InvocationOptions, body: bytes) -> dict[str, Any]:
+        if self._async_inference:
+            message = (
+                "async_inference: an asynchronous inference takes no session. Use a client without "
+                "async_inference."
+            )
+            raise ConfigurationError(message)
+        return arguments("InvokeEndpoint", self.config, options, body)
+
     def _metadata(self, output: Mapping[str, Any], call: Mapping[str, Any]) -> InvocationMetadata:
         return InvocationMetadata.from_output(
             output,

@@ -18,7 +18,10 @@ from sagemaker_vllm import (
 )
 from sagemaker_vllm._boto_transport import make_session
 
-KEYS: dict[str, Any] = {"aws_access_key_id": "made-up-id", "aws_secret_access_key": "made-up-secret"}
+KEYS: dict[str, Any] = {
+    "aws_access_key_id": "made-up-id",
+    "aws_secret_access_key": "made-up-secret",
+}
 QUESTION = chat_request([{"role": "user", "content": "Why?"}])
 PROMPT = text_request("Once")
 
@@ -27,7 +30,7 @@ PLAIN: tuple[Mode, ...] = ("chat", "complete")
 STREAMED: tuple[Mode, ...] = ("stream_chat", "stream_complete")
 
 
-def boto3_client(*, timeout: float = 70.0, **keywords: Any) -> Any:
+def boto3_client(*, timeout: float = 70.0, region_name: str = "us-east-1", **keywords: Any) -> Any:
     """Make a client as a user would who brings his own: it finds the emulator by the environment."""
     settings = Config(
         connect_timeout=10,
@@ -37,7 +40,7 @@ def boto3_client(*, timeout: float = 70.0, **keywords: Any) -> Any:
     )
     # A session of the user's own would parse all of botocore's data files, in every test.
     session = make_session(EndpointConfig(endpoint_name="any"))
-    return session.client("sagemaker-runtime", config=settings, **keywords)
+    return session.client("sagemaker-runtime", config=settings, region_name=region_name, **keywords)
 
 
 async def until(condition: Callable[[], object]) -> None:

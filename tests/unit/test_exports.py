@@ -35,6 +35,7 @@ PUBLIC = {
         "SageMakerVLLMClient",
         "SageMakerVLLMError",
         "ServerError",
+        "StatefulSession",
         "StreamDecodeError",
         "StreamError",
         "StreamInterruptedError",
