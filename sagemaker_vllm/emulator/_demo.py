@@ -1,6 +1,5 @@
 """Finds the small model that the demo runs."""
 
-from importlib import metadata
 from pathlib import Path
 
 from sagemaker_vllm._errors import ConfigurationError
@@ -19,6 +18,8 @@ def demo_model() -> Path:
     Raises:
         ConfigurationError: The package is not installed, or holds no such file.
     """
+    from importlib import metadata
+
     try:
         files = metadata.files(_DISTRIBUTION) or []
     except metadata.PackageNotFoundError:

