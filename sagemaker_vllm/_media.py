@@ -30,7 +30,7 @@ class PILImage(Protocol):
         """How its pixels are stored, such as `RGB`."""
         ...
 
-    def convert(self, mode: str = ...) -> "PILImage":
+    def convert(self, mode: str = ...) -> PILImage:
         """Return the image with its pixels in another mode."""
         ...
 
