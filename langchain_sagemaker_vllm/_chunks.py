@@ -102,7 +102,7 @@ class VLLMMessageChunk(_WholeMessage, AIMessageChunk):
         self.tool_calls, self.invalid_tool_calls = split_calls(calls)
         if isinstance(self.content, list):
             whole = {
-                _block_index(chunk["index"]): call
+                block_index(chunk["index"]): call
                 for chunk, call in zip(self.tool_call_chunks, calls, strict=True)
             }
             self.content = [
@@ -114,7 +114,7 @@ class VLLMMessageChunk(_WholeMessage, AIMessageChunk):
         return self
 
 
-def _block_index(index: int | str | None) -> str:
+def block_index(index: int | str | None) -> str:
     """Name a call's block; a bare number would merge it with the text block of that number."""
     return f"lc_call_{index}"
 
@@ -144,7 +144,7 @@ def _call_blocks(message: AIMessage) -> list[blocks.ContentBlock]:
                 id=chunk["id"],
                 name=chunk["name"],
                 args=chunk["args"],
-                index=_block_index(chunk["index"]),
+                index=block_index(chunk["index"]),
             )
             for chunk in message.tool_call_chunks
         ]

@@ -6,7 +6,7 @@ from typing import Any
 from langchain_core.outputs import Generation, GenerationChunk, LLMResult
 
 from langchain_sagemaker_vllm._errors import ServerError, langchain_errors
-from langchain_sagemaker_vllm._replies import response_metadata, token_usage
+from langchain_sagemaker_vllm._replies import combined_output, llm_output, response_metadata
 from sagemaker_vllm import Completion, SageMakerVLLMError, TextRequest
 
 Outcome = Completion | SageMakerVLLMError
@@ -29,14 +29,8 @@ def to_llm_result(outcomes: Sequence[Outcome], requests: Sequence[TextRequest]) 
     for outcome, request in zip(outcomes, requests, strict=True):
         if isinstance(outcome, Completion):
             generations += _generations(outcome, request)
-    usages = [token_usage(each) for each in outcomes if isinstance(each, Completion)]
-    return LLMResult(
-        generations=generations,
-        llm_output={
-            "token_usage": _sum(usages),
-            "model_name": answered.response.get("model"),
-        },
-    )
+    outputs = [llm_output(each) for each in outcomes if isinstance(each, Completion)]
+    return LLMResult(generations=generations, llm_output=combined_output(outputs))
 
 
 def from_wire_text_chunk(chunk: Mapping[str, Any]) -> GenerationChunk | None:
@@ -109,15 +103,3 @@ def _joined(outcomes: Sequence[Outcome], requests: Sequence[TextRequest]) -> Com
 
 def _count(request: TextRequest) -> int:
     return 1 if isinstance(request["prompt"], str) else len(request["prompt"])
-
-
-def _sum(usages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Add up the counts of several requests; details are kept of a single one only."""
-    if len(usages) == 1:
-        return dict(usages[0])
-    total: dict[str, Any] = {}
-    for usage in usages:
-        for name, count in usage.items():
-            if isinstance(count, int):
-                total[name] = total.get(name, 0) + count
-    return total

@@ -1,14 +1,16 @@
 """What the chat model and the LLM share: where to call, how, and with which parameters."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import fields
+from datetime import datetime
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self, TypeVar, cast
 
 from langchain_core.language_models import LangSmithParams
 from langchain_core.messages import BaseMessage
 from langchain_core.messages.utils import count_tokens_approximately
-from pydantic import BaseModel, Field, SecretStr, ValidationError
+from pydantic import BaseModel, Field, PrivateAttr, SecretStr, ValidationError
 
 from langchain_sagemaker_vllm._chunks import PROVIDER
 from langchain_sagemaker_vllm._errors import ConfigurationError, langchain_errors
@@ -19,6 +21,7 @@ from sagemaker_vllm import (
     EndpointConfig,
     InvocationOptions,
     SageMakerVLLMClient,
+    StatefulSession,
     __version__,
     merge_parameters,
     split_keywords,
@@ -140,6 +143,8 @@ class EndpointModel(BaseModel):
     stream_usage: bool = True
     """Ask for token counts at the end of a stream."""
 
+    _session_expires: datetime | None = PrivateAttr(default=None)
+
     def __init__(self, **settings: Any) -> None:
         """Check every setting; nothing is connected before the first call.
 
@@ -172,6 +177,33 @@ class EndpointModel(BaseModel):
     def model_name(self) -> str:
         """The model, under the name that LangChain's tools ask for."""
         return self.model
+
+    @property
+    def session_expires(self) -> datetime | None:
+        """When the stateful session of this model ends by itself, if the container said so."""
+        return self._session_expires
+
+    @contextmanager
+    def session(self) -> Iterator[Self]:
+        """Open a stateful session of the container; it is closed at the end of the `with` block.
+
+        Yields:
+            A copy of the model, every call of which belongs to the session.
+        """
+        with langchain_errors(), self._sync_client().session(options=self._options()) as session:
+            yield self._in_session(session)
+
+    @asynccontextmanager
+    async def asession(self) -> AsyncIterator[Self]:
+        """Open a stateful session for an `async with` block; see `session`."""
+        with langchain_errors():
+            async with self._async_client().session(options=self._options()) as session:
+                yield self._in_session(session)
+
+    def _in_session(self, session: StatefulSession) -> Self:
+        copied = self.model_copy(update={"session_id": session.session_id})
+        copied._session_expires = session.expires  # noqa: SLF001  # of its own class
+        return copied
 
     def get_num_tokens(self, text: str) -> int:
         """Count the tokens of a text: by `custom_get_token_ids`, else about four bytes a token.

@@ -3,15 +3,22 @@
 One function makes the metadata of both, so that a summed stream equals the plain answer.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, InvalidToolCall
 from langchain_core.messages.ai import InputTokenDetails, OutputTokenDetails, UsageMetadata
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
-from langchain_sagemaker_vllm._chunks import PROVIDER, VLLMMessageChunk, read_call, split_calls
+from langchain_sagemaker_vllm._chunks import (
+    PROVIDER,
+    Call,
+    VLLMMessageChunk,
+    block_index,
+    read_call,
+    split_calls,
+)
 from sagemaker_vllm import Completion
 
 # What has its own place in a message, or is the same for every answer.
@@ -91,11 +98,16 @@ def last_chunk(completion: Completion) -> ChatGenerationChunk:
             for name, value in kept.items()
             if name not in ("reasoning_content", "refusal")
         },
-        invalid_tool_calls=whole.invalid_tool_calls,
         usage_metadata=usage_metadata(completion.response.get("usage")),
         response_metadata=metadata,
         chunk_position="last",
     )
+    # Readers of events learn here which of the calls that they saw begin are invalid.
+    message.invalid_tool_calls = [
+        InvalidToolCall(**call, index=block_index(at))
+        for at, call in enumerate(_calls(choice))
+        if call["type"] == "invalid_tool_call"
+    ]
     reason = choice["finish_reason"]
     return ChatGenerationChunk(
         message=message, generation_info={"finish_reason": reason} if reason else None
@@ -131,6 +143,20 @@ def llm_output(completion: Completion) -> dict[str, Any]:
     return {"token_usage": token_usage(completion), "model_name": completion.response.get("model")}
 
 
+def combined_output(outputs: Sequence[Mapping[str, Any] | None]) -> dict[str, Any]:
+    """Add up the outputs of several calls; a streamed call has none."""
+    given = [output for output in outputs if output]
+    if len(given) == 1:
+        return dict(given[0])
+    total: dict[str, int] = {}
+    for output in given:
+        for name, count in output["token_usage"].items():
+            # Details, which are mappings, are of one call.
+            if isinstance(count, int):
+                total[name] = total.get(name, 0) + count
+    return {**given[0], "token_usage": total} if given else {}
+
+
 def response_metadata(completion: Completion, choice: Mapping[str, Any]) -> dict[str, Any]:
     """Collect everything that the server and SageMaker said about an answer; nulls are left out."""
     response = completion.response
@@ -152,12 +178,7 @@ def token_usage(completion: Completion) -> dict[str, Any]:
 
 def _from_wire_message(choice: Mapping[str, Any], completion: Completion) -> AIMessage:
     message, reason = choice["message"], choice["finish_reason"]
-    calls, invalid = split_calls(
-        [
-            read_call(call["function"]["name"], call["function"]["arguments"], call["id"], reason)
-            for call in message.get("tool_calls") or ()
-        ]
-    )
+    calls, invalid = split_calls(_calls(choice))
     kept = {
         name: message[name]
         for name in message.keys() - _MESSAGE_ELSEWHERE
@@ -176,6 +197,18 @@ def _from_wire_message(choice: Mapping[str, Any], completion: Completion) -> AIM
         invalid_tool_calls=invalid,
         response_metadata=metadata,
     )
+
+
+def _calls(choice: Mapping[str, Any]) -> list[Call]:
+    return [
+        read_call(
+            call["function"]["name"],
+            call["function"]["arguments"],
+            call["id"],
+            choice["finish_reason"],
+        )
+        for call in choice["message"].get("tool_calls") or ()
+    ]
 
 
 def _normalized(reason: str | None, *, has_calls: bool, has_refusal: bool) -> str | None:

@@ -104,7 +104,7 @@ def traced_schema(schema: Any, wire_format: Mapping[str, Any] | None) -> Any:
     try:
         return convert_to_json_schema(schema)
     except (AttributeError, NameError, RuntimeError, TypeError, ValueError):
-        wrapper = wire_format["json_schema"] if wire_format else {"name": "object", "schema": {}}
+        wrapper = (wire_format or {}).get("json_schema", {"name": "object", "schema": {}})
         return {"title": wrapper["name"], **wrapper["schema"]}
 
 

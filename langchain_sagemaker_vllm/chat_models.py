@@ -15,7 +15,12 @@ from langchain_sagemaker_vllm._endpoint import EndpointModel
 from langchain_sagemaker_vllm._errors import ConfigurationError, langchain_errors
 from langchain_sagemaker_vllm._messages import to_wire_messages
 from langchain_sagemaker_vllm._profile import default_profile
-from langchain_sagemaker_vllm._replies import from_wire_chunk, last_chunk, to_chat_result
+from langchain_sagemaker_vllm._replies import (
+    combined_output,
+    from_wire_chunk,
+    last_chunk,
+    to_chat_result,
+)
 from langchain_sagemaker_vllm._structured_output import (
     AnswerParser,
     Method,
@@ -277,6 +282,9 @@ class ChatSageMakerVLLM(EndpointModel, BaseChatModel):
         }
         llm = self.bind(**own, **kwargs, ls_structured_output_format=traced)
         return llm | AnswerParser(schema, tool_name=tool_name).as_runnable(include_raw=include_raw)
+
+    def _combine_llm_outputs(self, llm_outputs: list[dict[str, Any] | None]) -> dict[str, Any]:
+        return combined_output(llm_outputs)
 
     @property
     def _identifying_params(self) -> dict[str, Any]:

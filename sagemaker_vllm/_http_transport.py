@@ -133,7 +133,7 @@ class _Session:
             auto_decompress=False,
             skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
         )
-        self._holder = self._hold()
+        self._holder = _hold(self.client)
 
     async def open(self) -> None:
         await anext(self._holder)
@@ -141,8 +141,10 @@ class _Session:
     async def aclose(self) -> None:
         await self._holder.aclose()
 
-    async def _hold(self) -> AsyncGenerator[None, None]:
-        try:
-            yield
-        finally:
-            await self.client.close()
+
+async def _hold(client: "aiohttp.ClientSession") -> AsyncGenerator[None, None]:
+    """Close a session at the end; it refers to nothing else, so a dropped client is closed too."""
+    try:
+        yield
+    finally:
+        await client.close()

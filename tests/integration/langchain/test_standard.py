@@ -6,7 +6,7 @@ Skipped by the suite itself: PDF inputs, which vLLM cannot read; the timing of r
 import dataclasses
 import io
 import wave
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import httpx
@@ -46,13 +46,11 @@ def download(url: str, **_: Any) -> Download:
 
 
 @pytest.fixture(autouse=True)
-def local(
-    start_emulator: Callable[..., Emulator], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Emulator]:
+def local(start_emulator: Callable[..., Emulator], monkeypatch: pytest.MonkeyPatch) -> Emulator:
     # The suite downloads its pictures and sounds from the internet, which tests may not reach.
     monkeypatch.setattr(httpx, "get", download)
     monkeypatch.setenv("LANGCHAIN_TESTS_USER_AGENT", "sagemaker-vllm")
-    yield start_emulator(answer)
+    return start_emulator(answer)
 
 
 class TestStandard(ChatModelIntegrationTests):
