@@ -11,7 +11,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 PINNED := --quiet --constraint constraints-dev.txt
 DEMO := .venv/.installed-demo
 DEV := .venv/.installed-dev
+BENCH := .bench-venv/.installed
 PYTEST := $(BIN)/python -m pytest
+PARALLEL := --numprocesses auto --maxprocesses 4
 
 # The core's pure modules: every branch of them is tested (`make cov`).
 PURE := sse frames chunks accumulator json_schema retry errors request parameters
@@ -28,7 +30,7 @@ demo: $(DEMO)  ## Talk to a small real model on this machine, through real boto3
 	@$(BIN)/python examples/quickstart.py --demo
 
 test: $(DEV)  ## Run every test (no network but loopback)
-	@$(PYTEST) -q
+	@$(PYTEST) -q $(PARALLEL)
 
 install: $(DEV)  ## Make .venv with all that developers need
 
@@ -44,7 +46,7 @@ type: $(DEV)  ## Check types
 	@$(BIN)/mypy
 
 integration: $(DEV)  ## Run the frameworks' integration suites against the emulator
-	@$(PYTEST) -q tests/integration
+	@$(PYTEST) -q $(PARALLEL) tests/integration
 
 examples: $(DEV)  ## Run every block of README and docs, and every example
 	@$(PYTEST) -q tests/unit/test_docs.py
@@ -57,9 +59,12 @@ test-live: $(DEV)  ## Run the same tests on AWS: make test-live ENDPOINT=name RE
 	@LIVE_ENDPOINT='$(ENDPOINT)' LIVE_REGION='$(REGION)' $(PYTEST) -q --force-enable-socket tests/real_vllm
 
 cov: $(DEV)  ## Run every test with coverage; the core's pure modules must be whole
-	@$(PYTEST) -q --cov --cov-report=
+	@$(PYTEST) -q $(PARALLEL) --cov --cov-report=
 	@$(BIN)/coverage report
 	@$(BIN)/coverage report --fail-under=100 --include='$(PURE_FILES)'
+
+bench: $(BENCH)  ## Compare speed with what people use today, ten minutes (QUICK=1: two)
+	@.bench-venv/bin/python -m benchmarks $(if $(QUICK),--quick,--plot docs/performance.png)
 
 build: $(DEV)  ## Build the wheel and the sdist into dist/
 	@rm -rf dist
@@ -68,7 +73,7 @@ build: $(DEV)  ## Build the wheel and the sdist into dist/
 check: lint type cov build  ## All of the above: what a change must pass
 
 clean:  ## Remove .venv, caches and builds
-	rm -rf .venv .cache .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
+	rm -rf .venv .bench-venv .cache .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; name one: make PYTHON=python3.12 ...")'
@@ -85,4 +90,10 @@ $(DEMO): pyproject.toml constraints-dev.txt | $(BIN)/python
 $(DEV): pyproject.toml constraints-dev.txt | $(BIN)/python
 	@echo "Installing what developers need into .venv (two minutes the first time) ..."
 	@$(PIP) install $(PINNED) --group dev --editable '.[langchain,llama-index,demo]'
+	@touch $@
+
+$(BENCH): pyproject.toml benchmarks/requirements.txt
+	@echo "Installing the peers into .bench-venv (two minutes the first time) ..."
+	@$(PYTHON) -m venv .bench-venv
+	@.bench-venv/bin/python -m pip --disable-pip-version-check install --quiet --requirement benchmarks/requirements.txt --editable '.[langchain,llama-index]'
 	@touch $@

@@ -36,10 +36,15 @@ def blocks(page: Path, language: str = "python") -> Iterator[str]:
 
 
 def run_blocks(page: Path, codes: list[str]) -> None:
+    """Run blocks with one set of names, each with the environment as it was."""
     module = ModuleType("a_page")
-    with patch.dict(sys.modules, {module.__name__: module}):
+    sys.modules[module.__name__] = module
+    try:
         for code in codes:
-            exec(compile(code, page, "exec"), vars(module))  # noqa: S102  this is the test
+            with patch.dict(os.environ):
+                exec(compile(code, page, "exec"), vars(module))  # noqa: S102  this is the test
+    finally:
+        del sys.modules[module.__name__]
 
 
 @pytest.fixture
@@ -81,8 +86,7 @@ def test_first_block_of_the_readme_needs_no_account_and_no_setting(
 ) -> None:
     readme = ROOT / "README.md"
 
-    with patch.dict(os.environ):
-        run_blocks(readme, [next(blocks(readme))])
+    run_blocks(readme, [next(blocks(readme))])
 
     assert capsys.readouterr().out
 
