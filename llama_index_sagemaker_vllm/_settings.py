@@ -1,7 +1,9 @@
 """The constructor of the LLM: every setting, its checks, and the clients made of them."""
 
 import pickle
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from datetime import datetime
 from typing import Any, Self
 
 from llama_index.core.base.llms.types import LLMMetadata
@@ -16,6 +18,7 @@ from sagemaker_vllm import (
     EndpointConfig,
     InvocationOptions,
     SageMakerVLLMClient,
+    StatefulSession,
     chat_request,
     merge_parameters,
     split_keywords,
@@ -179,6 +182,7 @@ class SageMakerVLLMSettings(FunctionCallingLLM):
 
     _client: SageMakerVLLMClient = PrivateAttr()
     _async_client: AsyncSageMakerVLLMClient = PrivateAttr()
+    _session_expires: datetime | None = PrivateAttr(default=None)
 
     def __init__(self, **settings: Any) -> None:
         """Check every setting before anything is connected.
@@ -234,6 +238,34 @@ class SageMakerVLLMSettings(FunctionCallingLLM):
             is_function_calling_model=self.is_chat_model and self.is_function_calling_model,
             model_name=self.model,
         )
+
+    @property
+    def session_expires(self) -> datetime | None:
+        """When the stateful session of this model ends by itself, if the container said so."""
+        return self._session_expires
+
+    @contextmanager
+    def session(self) -> Iterator[Self]:
+        """Open a stateful session of the container; it is closed at the end of the `with` block.
+
+        Yields:
+            A copy of the model, every call of which belongs to the session.
+        """
+        with self._client.session(options=self._options()) as session:
+            yield self._in_session(session)
+
+    @asynccontextmanager
+    async def asession(self) -> AsyncIterator[Self]:
+        """Open a stateful session for an `async with` block; see `session`."""
+        async with self._async_client.session(options=self._options()) as session:
+            yield self._in_session(session)
+
+    def _in_session(self, session: StatefulSession) -> Self:
+        copied = self.model_copy(update={"session_id": session.session_id})
+        private = {"_client": self._client, "_async_client": self._async_client}
+        for name, value in (private | {"_session_expires": session.expires}).items():
+            setattr(copied, name, value)
+        return copied
 
     def close(self) -> None:
         """Close the connections of the synchronous calls; a later call opens new ones."""
