@@ -2,9 +2,9 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 from aiohttp import web
 
@@ -38,7 +38,8 @@ def _application(container: ScriptedContainer) -> web.Application:
                 status=found.status, headers={"Content-Type": found.content_type}
             )
             await response.prepare(request)
-            async for piece in found.paced_pieces():
+            # A script's answer is there at once.
+            for piece in cast("Sequence[bytes]", found.pieces):
                 await response.write(piece)
         return response
 

@@ -38,6 +38,11 @@ class Asker:
         """Whether the answers are streamed."""
         return "stream" in self.way
 
+    @property
+    def is_async(self) -> bool:
+        """Whether the calls are asynchronous."""
+        return "async" in self.way
+
     def run(self, awaitable: Coroutine[Any, Any, Any]) -> Any:
         """Wait for something on the test's event loop."""
         return self._runner.run(awaitable)
@@ -57,7 +62,7 @@ class Asker:
 
     def _ask(self, method: str, /, *args: Any, **kwargs: Any) -> list[Any]:
         name = ("stream_" if self.is_streamed else "") + method
-        if "async" in self.way:
+        if self.is_async:
             return self._runner.run(self._await("a" + name, *args, **kwargs))
         found = getattr(self.llm, name)(*args, **kwargs)
         return list(found) if self.is_streamed else [found]
