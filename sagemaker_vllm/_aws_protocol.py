@@ -8,8 +8,9 @@ import asyncio
 import io
 import ssl
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -25,6 +26,7 @@ from sagemaker_vllm._config import EndpointConfig
 from sagemaker_vllm._error_table import service_error
 from sagemaker_vllm._errors import APIError
 from sagemaker_vllm._operations import METHODS, Operation, check_members
+from sagemaker_vllm._signature import Signer
 
 # aiohttp warns of a bytes body above this size, which it would write in one piece.
 _LARGE_BODY = 2**20
@@ -135,26 +137,35 @@ class _Loaded:
     def __init__(self, config: EndpointConfig) -> None:
         from botocore.auth import SigV4Auth
         from botocore.awsrequest import AWSRequest, HeadersDict
+        from botocore.credentials import ReadOnlyCredentials
         from botocore.httpsession import get_cert_path
         from botocore.parsers import create_parser
         from botocore.utils import get_environ_proxies
 
         session = make_session(config)
         client = make_client(session, config)
-        self._auth, self._request, self._headers = SigV4Auth, AWSRequest, HeadersDict
-        self._region = client.meta.region_name
+        self._headers = HeadersDict
         self._service = client.meta.service_model
-        self._signing_name = self._service.signing_name
-        self._base_url = client.meta.endpoint_url.rstrip("/")
+        base_url = client.meta.endpoint_url.rstrip("/")
         self._parser = create_parser("rest-json")
+        service, region = self._service.signing_name, client.meta.region_name
+        theirs = SigV4Auth(ReadOnlyCredentials("", "", None), service, region)
+
+        def place(path: str) -> tuple[str, str]:
+            """Return a path's URL, and the path as it is signed."""
+            url = base_url + path.replace("{EndpointName}", config.endpoint_name)
+            return url, theirs.canonical_request(AWSRequest("POST", url)).split("\n")[1]
+
         self.operations = {
-            name: _Operation(self._service.operation_model(name)) for name in METHODS
+            name: _Operation(self._service.operation_model(name), place) for name in METHODS
         }
+        host = theirs.headers_to_sign(AWSRequest("POST", base_url))["host"]
+        self._signer = Signer(region=region, service=service, host=host)
         self._user_agent = f"{client.meta.config.user_agent or ''}".strip() or USER_AGENT
         self.credentials = session.get_credentials()
-        self.proxy = get_environ_proxies(self._base_url).get(urlsplit(self._base_url).scheme)
+        self.proxy = get_environ_proxies(base_url).get(urlsplit(base_url).scheme)
         self.ssl_context = None
-        if self._base_url.startswith("https:"):
+        if base_url.startswith("https:"):
             bundle = session._session.get_config_variable("ca_bundle")  # noqa: SLF001  # boto3 has no public way
             self.ssl_context = ssl.create_default_context(cafile=get_cert_path(bundle or True))
         client.close()
@@ -172,11 +183,12 @@ class _Loaded:
         }
         headers["User-Agent"] = self._user_agent
         headers["Accept-Encoding"] = "identity"
-        url = self._base_url + model.path.replace("{EndpointName}", arguments["EndpointName"])
-        request = self._request(method="POST", url=url, headers=headers, data=body)
-        self._auth(credentials, self._signing_name, self._region).add_auth(request)
+        now = datetime.now(UTC)
+        signed = self._signer.sign(
+            model.canonical_path, headers, body, credentials=credentials, now=now
+        )
         sent = io.BytesIO(body) if len(body) > _LARGE_BODY else body
-        return SignedRequest(url, dict(request.headers.items()), sent)
+        return SignedRequest(model.url, signed, sent)
 
     def read_output(
         self, operation: Operation, headers: Mapping[str, str], body: bytes
@@ -206,8 +218,8 @@ class _Loaded:
 class _Operation:
     """Where an operation's members travel."""
 
-    def __init__(self, model: Any) -> None:
-        self.path: str = model.http["requestUri"]
+    def __init__(self, model: Any, place: Callable[[str], tuple[str, str]]) -> None:
+        self.url, self.canonical_path = place(model.http["requestUri"])
         self.output_shape = model.output_shape
         self.has_payload = "payload" in model.output_shape.serialization
         self.input_members = frozenset(model.input_shape.members)
