@@ -16,7 +16,7 @@ PYTEST := $(BIN)/python -m pytest
 PARALLEL := --numprocesses auto --maxprocesses 4
 
 # The core's pure modules: every branch of them is tested (`make cov`).
-PURE := sse frames chunks accumulator json_schema retry errors request parameters
+PURE := sse frames chunks accumulator json_schema retry errors request parameters signature
 comma := ,
 space := $(subst ,, )
 PURE_FILES := $(subst $(space),$(comma),$(PURE:%=sagemaker_vllm/_%.py))

@@ -1,0 +1,56 @@
+"""Run many streams at once in this process and print what they took, as JSON."""
+
+import asyncio
+import json
+import os
+import resource
+import sys
+import time
+
+import psutil
+
+from benchmarks import ours, peers
+
+_SCRIPT = "tokens-100-each"
+_TICK = 0.01
+_SUBJECTS = {
+    "bare aiohttp": peers.aiohttp_stream,
+    "core": ours.core_astream,
+    "LangChain": ours.langchain_astream,
+    "LlamaIndex": ours.llama_astream,
+}
+
+
+async def _watch(lags: list[float]) -> None:
+    while True:
+        began = time.perf_counter()
+        await asyncio.sleep(_TICK)
+        lags.append(time.perf_counter() - began - _TICK)
+
+
+async def main(subject: str, streams: int, waves: int) -> dict[str, float]:
+    call = _SUBJECTS[subject](_SCRIPT)
+    await call()
+    before = psutil.Process().memory_info().rss / 2**20
+    lags: list[float] = []
+    watch = asyncio.ensure_future(_watch(lags))
+    wall, cpu = time.perf_counter(), time.process_time()
+    tokens = 0
+    for _ in range(waves):
+        tokens += sum(await asyncio.gather(*(call() for _ in range(streams))))
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    watch.cancel()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {
+        "wall": tokens / wall,
+        "cpu": tokens / cpu,
+        "memory": peak - before,
+        "lag": max(lags, default=0.0) * 1000,
+    }
+
+
+if __name__ == "__main__":
+    found = asyncio.run(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))
+    print(json.dumps(found), flush=True)
+    # The peers' sessions are never closed.
+    os._exit(0)
