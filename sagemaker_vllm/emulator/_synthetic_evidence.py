@@ -11,7 +11,8 @@ _NAME = r"((?!What|Who|Where|When|Which|How|Th|It\b|He\b|She|We\b|You|JSON)[A-Z�
 _NAME += r"(?: [A-ZÀ-Þ][\w'-]*)*(?:, [A-Z]{2}\b)?)"
 # A capital letter that starts a sentence makes a name only of a subject.
 _NAMES = rf"(?:(?<=[\w,;)] )|(?<=\()){_NAME}|{_NAME} (?:is|was|has|and|lives)\b"
-_TOLD = r"\s*(?:\bis\b|\bnamed\b|\bcalled\b|=|:)\s*([^\s,.;!?()\"'](?:(?! and )[^,.;!?()\"'\n])*)"
+_TOLD = r"\s*(?:\bis\b|\bnamed\b|\bcalled\b|=|:)\s*[\"'“`]?"
+_TOLD += r"([^\s,.;!?()\"'](?:(?! and )[^,.;!?()\"'\n])*)"
 _SAID = r"\s*(?:is|are|was|to|of|as|like|=|:)?\s*"
 _LIST_GOES_ON = re.compile(r"[\"'”`]?\s*(?:,\s*(?:and |or )?|(?:and|or|&) )\s*[\"'“`]?")
 
@@ -75,8 +76,8 @@ class Evidence:
     def string(
         self, name: str, fits: Callable[[Any], bool], *, goes_on: bool = False
     ) -> str | None:
-        """Take what is told of a field, else quoted text, else a name."""
-        patterns = (rf"(?i:\b{_words(name)}{_TOLD})", _QUOTED, _NAMES)
+        """Take what is told of a field, else quoted text or a name."""
+        patterns = (rf"(?i:\b{_words(name)}{_TOLD})", rf"{_QUOTED}|{_NAMES}")
         return self.take(patterns, fits, goes_on=goes_on)
 
     def literal(

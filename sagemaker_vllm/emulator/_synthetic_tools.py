@@ -43,29 +43,23 @@ def wanted_calls(request: Mapping[str, Any], talk: Conversation) -> list[Call]:
 
 
 def spoken_tools(tools: Sequence[Mapping[str, Any]], text: str) -> list[Mapping[str, Any]]:
-    """Return the tools a text speaks of.
+    """Return the tools a text speaks of, in its order.
 
-    These are the tools that it names; if there are none, those with a word of their name in it, or
-    with two words of their description and parameters, or with as many number parameters as it has
-    numbers (two at least). A word counts for the tool that fits best.
+    These are the tools that it names, or with a word of their name in it, or with two words of
+    their description and parameters, or with as many number parameters as it has numbers (two at
+    least). A word counts for the tool that fits best.
     """
-    places = {
-        tool["name"]: match.start()
-        for tool in tools
-        if (match := re.search(rf"(?<!\w){re.escape(tool['name'])}(?!\w)", text, re.IGNORECASE))
-    }
-    if places:
-        named = [tool for tool in tools if tool["name"] in places]
-        return sorted(named, key=lambda tool: places[tool["name"]])
-    said, left, spoken = _words(text), list(tools), []
+    said, left, spoken = _words(text), list(tools), dict[int, Mapping[str, Any]]()
     while left:
         best = max(left, key=lambda tool: _fit(tool, said, text))
         left.remove(best)
         if _fit(best, said, text) < 2:
             break
-        spoken.append(best)
-        said -= _words(best["name"]) | _other_words(best)
-    return spoken
+        words = _words(best["name"]) | _other_words(best)
+        places = [text.lower().find(word) for word in words & said]
+        spoken[min(places, default=len(text) + len(spoken))] = best
+        said -= words
+    return [spoken[place] for place in sorted(spoken)]
 
 
 def write_calls(calls: Sequence[Call]) -> str:
@@ -125,7 +119,9 @@ def _fit(tool: Mapping[str, Any], said: set[str], text: str) -> int:
     are_numbers = all(part.get("type") in ("integer", "number") for part in required)
     operands = len(re.findall(r"(?<![\w.])\d+(?:\.\d+)?", text))
     fits = are_numbers and len(required) == operands > 1
-    return 2 * len(said & _words(tool["name"])) + len(said & _other_words(tool)) + 2 * fits
+    is_named = re.search(rf"(?<!\w){re.escape(tool['name'])}(?!\w)", text, re.IGNORECASE)
+    by_name = len(said & _words(tool["name"])) + (10 if is_named else 0)
+    return 2 * by_name + len(said & _other_words(tool)) + 2 * fits
 
 
 def _other_words(tool: Mapping[str, Any]) -> set[str]:

@@ -80,8 +80,11 @@ def _constrained(constraint: Constraint, texts: Sequence[str]) -> str | None:
     match kind:
         case "json":
             return _write_json(value, evidence)
+        case "json_object" if not quoted:
+            keyless = Evidence([_QUOTED_KEY.sub("", texts[0]), *texts[1:]])
+            return _write_json(_schema_of_keys(texts[0]), keyless)
         case "json_object":
-            return _write_json(quoted or _schema_of_keys(texts[0]), evidence)
+            return _write_json(quoted, evidence)
         case "choice":
             return str(evidence.literal(value, bool) or value[0])
         case "regex":
