@@ -4,7 +4,8 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from time import monotonic, sleep
-from typing import Any, TypeVar
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
 from sagemaker_vllm._answer import AnswerDecoder
 from sagemaker_vllm._async_inference import AsyncInferenceConfig, infer, run
@@ -58,6 +59,19 @@ class SageMakerVLLMClient(Configured):
         """See `Configured`."""
         super().__init__(config, client=client, async_inference=async_inference, **settings)
         self._transport = BotoTransport(self.config, client)
+
+    def __enter__(self) -> Self:
+        """Return the client."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the connections."""
+        self.close()
 
     def chat(self, request: ChatRequest, *, options: InvocationOptions | None = None) -> Completion:
         """Answer a chat.
