@@ -13,6 +13,7 @@ from llama_index.core.llms.function_calling import FunctionCallingLLM
 
 from sagemaker_vllm import (
     OPTION_NAMES,
+    AsyncInferenceConfig,
     AsyncSageMakerVLLMClient,
     ConfigurationError,
     EndpointConfig,
@@ -153,7 +154,7 @@ class SageMakerVLLMSettings(FunctionCallingLLM):
     retry_on_timeout: bool = Field(
         default=False, description="Send a request again after a read timeout."
     )
-    async_inference: Any = Field(
+    async_inference: AsyncInferenceConfig | None = Field(
         default=None, description="Run chat and complete through InvokeEndpointAsync and S3."
     )
 

@@ -209,19 +209,18 @@ def merge_parameters(*layers: Mapping[str, Any]) -> dict[str, Any]:
     """
     merged: dict[str, Any] = {}
     for layer in layers:
-        given = {**layer, **(layer.get("extra_body") or {})}
-        given.pop("extra_body", None)
-        given = {name: value for name, value in given.items() if value is not None}
+        given = {name: value for name, value in layer.items() if value is not None}
+        if more := given.pop("extra_body", None):
+            given |= {name: value for name, value in more.items() if value is not None}
         if any(given.get(name) for name in _LIMITS):
             for name in _LIMITS:
                 merged.pop(name, None)
         merged |= given
     if "stop" in merged:
         stop = merged.pop("stop")
-        if isinstance(stop, str | tuple):
-            stop = [stop] if isinstance(stop, str) else list(stop)
-        if stop not in ([], [""]):
-            merged["stop"] = stop
+        if stop not in ("", [], ()):
+            is_one = isinstance(stop, str)
+            merged["stop"] = [stop] if is_one else [*stop] if isinstance(stop, tuple) else stop
     return _one_limit(merged)
 
 
