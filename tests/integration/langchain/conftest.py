@@ -110,3 +110,19 @@ _CHUNK = {"id": "r1", "object": "chat.completion.chunk", "created": 1, "model": 
 def stream(*events: bytes, **fields: Any) -> AnyReply:
     """Return a stream of events, one in each part unless told otherwise."""
     return StreamReply(list(events), **fields)
+
+
+CUTS = ["one part", "one event a part", "one byte a part"]
+
+
+@pytest.fixture(params=CUTS)
+def cut(request: pytest.FixtureRequest) -> Callable[..., AnyReply]:
+    """Make a stream of events, cut into parts in one of three ways."""
+
+    def make(*events: bytes, **fields: Any) -> AnyReply:
+        if request.param == CUTS[1]:
+            return StreamReply(list(events), **fields)
+        size = 1 if request.param == CUTS[2] else None
+        return StreamReply(b"".join(events), parts=size, **fields)
+
+    return make
