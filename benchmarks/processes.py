@@ -33,6 +33,8 @@ def endpoint() -> Iterator[str]:
             AWS_ACCESS_KEY_ID="AKIDEXAMPLE",
             AWS_SECRET_ACCESS_KEY="made-up",  # noqa: S106
             AWS_EC2_METADATA_DISABLED="true",
+            # It would try to download a table of prices.
+            LITELLM_LOCAL_MODEL_COST_MAP="True",
         )
         yield url
         server.stdin.close()

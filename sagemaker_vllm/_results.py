@@ -1,7 +1,7 @@
 """What a call gives back: vLLM's answer and what SageMaker said about it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 # Output members of the three operations (spec/sagemaker-runtime-api, botocore's service model).
@@ -67,7 +67,7 @@ class InvocationMetadata:
 
     def as_dict(self) -> dict[str, str]:
         """Return the fields that are set."""
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        values = {name: getattr(self, name) for name in self.__slots__}
         return {name: value for name, value in values.items() if value is not None}
 
 
