@@ -307,9 +307,11 @@ class EndpointModel(BaseModel):
             "endpoint_url": self.endpoint_url,
             "model": self.model,
         }
-        if self.client is not None:
-            meta = self.client.meta
-            place |= {"endpoint_url": meta.endpoint_url, "region_name": meta.region_name}
+        # Any object with boto3's methods is a client; where it leads is known of real ones only.
+        meta = getattr(self.client, "meta", None)
+        for name in ("endpoint_url", "region_name"):
+            known = getattr(meta, name, None)
+            place[name] = known if isinstance(known, str) else place[name]
         return {**place, **self._options().as_dict(), **self._parameters(None)}
 
     def _ls_params(

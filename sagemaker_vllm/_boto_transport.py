@@ -151,9 +151,14 @@ class BotoTransport:
         return output
 
     def _known_members(self, operation: Operation) -> Collection[str] | None:
-        """Return the members of an operation; `None` when a client of the user's has no model."""
-        model = getattr(getattr(self.client, "meta", None), "service_model", None)
-        return model.operation_model(operation).input_shape.members if model else None
+        """Return the members of an operation; `None` for a client that is a stand-in."""
+        from botocore.client import BaseClient
+
+        client = self.client
+        if not isinstance(client, BaseClient):
+            return None
+        shape = client.meta.service_model.operation_model(operation).input_shape
+        return shape.members if shape else None
 
     @contextmanager
     def _translated_errors(self) -> Iterator[None]:
@@ -210,9 +215,9 @@ def _parts(body: Any, *, endpoint_name: str) -> Iterator[bytes]:
     from urllib3.exceptions import HTTPError
 
     # botocore's own decoder drops ModelStreamError's ErrorCode and takes 40 µs an event.
-    raw = getattr(body, "_raw_stream", None)
+    raw = _raw_stream(body)
     try:
-        yield from _parts_of_events(body) if raw is None else _parts_of_frames(raw)
+        yield from _parts_of_events(body) if raw is body else _parts_of_frames(raw)
     except ClientError as error:
         found = error.response.get("Error", {})
         raise stream_fault(
@@ -243,8 +248,17 @@ def _parts_of_events(events: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
                 )
 
 
+def _raw_stream(body: Any) -> Any:
+    """Return the bytes below botocore's decoder; a stand-in for it is returned as it is."""
+    from botocore.eventstream import EventStream
+
+    is_botocores = isinstance(body, EventStream)
+    raw: Any = body
+    return raw._raw_stream if is_botocores else raw  # noqa: SLF001  # no public way
+
+
 def _close(body: Any) -> None:
-    raw = getattr(body, "_raw_stream", body)
+    raw = _raw_stream(body)
     # No such method, or the connection has ended and gone back to the pool.
     with suppress(AttributeError, OSError, RuntimeError, ValueError):
         # Wakes a reader in another thread, which closing alone does not.
