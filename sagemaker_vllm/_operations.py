@@ -25,13 +25,19 @@ _MEMBERS = {
     "prefix_aware_id": "PrefixAwareId",
     "accept": "Accept",
 }
-# botocore's service model of 1.44; an older botocore may know fewer.
+# botocore's service model of 1.44.
 _NOT_TAKEN: dict[Operation, frozenset[str]] = {
     "InvokeEndpoint": frozenset(),
     "InvokeEndpointWithResponseStream": frozenset({"target_model", "enable_explanations"}),
     "InvokeEndpointAsync": frozenset(_MEMBERS) - {"custom_attributes", "inference_id", "accept"},
 }
 NEW_SESSION = "NEW_SESSION"
+# The first botocore whose service model holds a member that our oldest one lacks.
+_SINCE = {
+    "S3OutputPathExtension": "1.42.54",
+    "Filename": "1.42.54",
+    "PrefixAwareId": "1.43.68",
+}
 
 
 def arguments(
@@ -47,7 +53,7 @@ def arguments(
         takers = [each for each, refused in _NOT_TAKEN.items() if name not in refused]
         message = (
             f"{name}={given[name]!r}: {operation} does not take {_MEMBERS[name]}; only "
-            f"{' and '.join(takers)} does. Leave it out, or make the other kind of call."
+            f"{' and '.join(takers)} can take it. Leave it out, or make the other kind of call."
         )
         raise ConfigurationError(message)
     if operation == "InvokeEndpointWithResponseStream" and given.get("session_id") == NEW_SESSION:
@@ -73,8 +79,10 @@ def check_members(operation: Operation, given: Collection[str], known: Collectio
     """
     for member in given:
         if member not in known:
+            since = _SINCE.get(member)
+            needed = f"; it needs botocore {since} or newer" if since else ""
             message = (
-                f"The installed botocore does not know {member} of {operation}; upgrade it with "
-                "`pip install -U boto3`."
+                f"The installed botocore does not know {member} of {operation}{needed}. Upgrade "
+                "with `pip install -U boto3`."
             )
             raise ConfigurationError(message)
