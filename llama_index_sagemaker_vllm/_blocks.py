@@ -7,7 +7,6 @@ from typing import Any
 
 from llama_index.core.base.llms.types import (
     AudioBlock,
-    BaseContentBlock,
     CachePoint,
     CitableBlock,
     CitationBlock,
@@ -28,7 +27,7 @@ _NO_TITLE = "input_document"
 _TEXT_TYPES = ("text/", "application/json", "application/xml", "application/yaml")
 
 
-def to_wire_parts(block: BaseContentBlock) -> list[Part]:
+def to_wire_parts(block: object) -> list[Part]:
     """Return the content parts of one block; none for a block that is no content of the message.
 
     A document is sent as its text when it is plain text. A citable block is sent as its title and
