@@ -202,17 +202,18 @@ class StructuredPrediction(SageMakerVLLMSettings):
         messages = self._extend_messages(prompt.format_messages(llm=self, **prompt_args))
         match self._way(tool_words):
             case "tool":
-                tool_words["tool_required"] = tool_words["tool_choice"] is None
                 keywords = self._prepare_chat_with_tools(
                     [get_function_tool(output_cls)],
                     chat_history=messages,
-                    **tool_words,
+                    allow_parallel_tool_calls=many,
+                    tool_required=tool_words["tool_choice"] is None,
+                    tool_choice=tool_words["tool_choice"],
                     **keywords,
                 )
             case "schema":
-                # "none" forbids calls, which is what happens without tools too.
-                keywords["tool_choice"] = tool_words["tool_choice"]
                 keywords |= {"messages": messages, "response_format": response_format(output_cls)}
+                if tool_words["tool_choice"]:  # "none": calls are forbidden, as the caller says
+                    keywords["tool_choice"] = tool_words["tool_choice"]
             case "text":
                 keywords["messages"] = _asking_for_json(messages, output_cls)
         return _Plan(keywords=keywords, many=many)

@@ -146,7 +146,11 @@ def test_b10_usage_comes_in_a_chunk_without_choices(asker: AskerFactory, split: 
     response = ask.chat(ASK)[-1]
 
     assert response.message.content == "Hi"
-    assert (response.raw or {})["usage"]["total_tokens"] == response.additional_kwargs["total_tokens"] == 4
+    assert (
+        (response.raw or {})["usage"]["total_tokens"]
+        == response.additional_kwargs["total_tokens"]
+        == 4
+    )
 
 
 @ONLY_STREAMED
