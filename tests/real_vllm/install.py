@@ -5,7 +5,7 @@ Run it as `python -m tests.real_vllm.install`. Everything lies in one folder, `.
 It takes about two minutes and 4 GB the first time, and nothing after that.
 
 PyPI's own `torch` is the CUDA build of several gigabytes. Where the CPU build comes from another place, say so with
-`REAL_VLLM_TORCH_ARGS`, which is handed to `pip install torch` as it is (`--index-url …`, `--find-links …`).
+`REAL_VLLM_TORCH_ARGS`, which is handed to `pip install torch` as it is.
 """
 
 import hashlib

@@ -81,6 +81,18 @@ def test_example_runs(
     assert capsys.readouterr().out
 
 
+def test_quickstart_runs_on_the_small_model_of_the_demo(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = str(ROOT / "examples" / "quickstart.py")
+    monkeypatch.setattr(sys, "argv", [script, "--demo"])
+
+    with patch.dict(os.environ):
+        runpy.run_path(script, run_name="__main__")
+
+    assert "Patient(name='Maria Lopez', age=42" in capsys.readouterr().out
+
+
 def test_first_block_of_the_readme_needs_no_account_and_no_setting(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
