@@ -47,7 +47,9 @@ def to_chat_result(completion: Completion) -> ChatResult:
     return ChatResult(generations=generations, llm_output=llm_output(completion))
 
 
-def from_wire_chunk(chunk: Mapping[str, Any]) -> ChatGenerationChunk | None:
+def from_wire_chunk(
+    chunk: Mapping[str, Any], *, with_logprobs: bool = True
+) -> ChatGenerationChunk | None:
     """Convert a chunk; `None` when it brings nothing to show."""
     # A message is one answer; a server may send more of them than were asked for.
     choice = next((each for each in chunk["choices"] if each["index"] == 0), None)
@@ -69,7 +71,7 @@ def from_wire_chunk(chunk: Mapping[str, Any]) -> ChatGenerationChunk | None:
         )
         for call in delta.get("tool_calls") or ()
     ]
-    logprobs = choice.get("logprobs")
+    logprobs = choice.get("logprobs") if with_logprobs else None
     if not (content or kept or calls or logprobs):
         return None
     message = VLLMMessageChunk(
@@ -83,13 +85,14 @@ def from_wire_chunk(chunk: Mapping[str, Any]) -> ChatGenerationChunk | None:
     )
 
 
-def last_chunk(completion: Completion) -> ChatGenerationChunk:
+def last_chunk(completion: Completion, *, with_logprobs: bool = False) -> ChatGenerationChunk:
     """Make the chunk that ends a stream: all metadata, and nothing that was streamed already."""
     choices = completion.response["choices"]
     choice = choices[0] if choices else {"message": {}, "finish_reason": None}
     whole = _from_wire_message(choice, completion)
     metadata = whole.response_metadata
-    metadata.pop("logprobs", None)
+    if not with_logprobs:
+        metadata.pop("logprobs", None)
     kept = whole.additional_kwargs
     message = VLLMMessageChunk(
         content="",

@@ -152,12 +152,15 @@ class ChatSageMakerVLLM(EndpointModel, BaseChatModel):
                 body, options=options, include_usage=include_usage
             ) as stream,
         ):
+            # Only langchain-core's typed events pass the manager, and they keep the metadata of
+            # the last chunk alone: the logprobs of all tokens must be there.
+            at_end = run_manager is not None
             for wire in stream:
-                if chunk := from_wire_chunk(wire):
+                if chunk := from_wire_chunk(wire, with_logprobs=not at_end):
                     if run_manager:
                         run_manager.on_llm_new_token(chunk.text, chunk=chunk)
                     yield chunk
-            chunk = last_chunk(stream.completion)
+            chunk = last_chunk(stream.completion, with_logprobs=at_end)
             if run_manager:
                 run_manager.on_llm_new_token("", chunk=chunk)
             yield chunk
@@ -174,12 +177,13 @@ class ChatSageMakerVLLM(EndpointModel, BaseChatModel):
             async with await self._async_client().stream_chat(
                 body, options=options, include_usage=include_usage
             ) as stream:
+                at_end = run_manager is not None
                 async for wire in stream:
-                    if chunk := from_wire_chunk(wire):
+                    if chunk := from_wire_chunk(wire, with_logprobs=not at_end):
                         if run_manager:
                             await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
                         yield chunk
-                chunk = last_chunk(stream.completion)
+                chunk = last_chunk(stream.completion, with_logprobs=at_end)
                 if run_manager:
                     await run_manager.on_llm_new_token("", chunk=chunk)
                 yield chunk
