@@ -24,6 +24,12 @@ class Asker:
         self._emulator = emulator
 
     @property
+    def emulator(self) -> Emulator:
+        """The emulator behind the endpoint."""
+        assert self._emulator
+        return self._emulator
+
+    @property
     def sent(self) -> list[Any]:
         """The bodies that the endpoint received."""
         return [request.json for request in self.requests]
@@ -31,7 +37,7 @@ class Asker:
     @property
     def requests(self) -> list[RecordedRequest]:
         """The requests that the endpoint received."""
-        return self._emulator.requests if self._emulator else []
+        return self.emulator.requests
 
     @property
     def is_streamed(self) -> bool:
