@@ -41,6 +41,15 @@ def inference_failed(
     return _make(type(found), message, {**vars(found), **places, "message": message})
 
 
+def submission_unanswered(places: Mapping[str, str | None]) -> AsyncInferenceError:
+    """Make the error for an answer to the submission that names no place for the result."""
+    message = (
+        "The service took the asynchronous inference but named no output location. Is it an "
+        "asynchronous endpoint (AsyncInferenceConfig with S3OutputPath)?"
+    )
+    return _make(AsyncInferenceError, message, places)
+
+
 def result_overdue(deadline: float, places: Mapping[str, str | None]) -> AsyncInferenceError:
     """Make the error for an answer that did not appear in time."""
     blind = (

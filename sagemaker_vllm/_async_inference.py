@@ -10,7 +10,11 @@ from collections.abc import Awaitable, Callable, Generator, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Protocol
 
-from sagemaker_vllm._async_errors import inference_failed, result_overdue
+from sagemaker_vllm._async_errors import (
+    inference_failed,
+    result_overdue,
+    submission_unanswered,
+)
 from sagemaker_vllm._errors import AsyncInferenceError, ConfigurationError
 from sagemaker_vllm._transport import RawAnswer
 
@@ -195,6 +199,8 @@ def _await_result(
     clock: Callable[[], float],
 ) -> Generator[Any, Any, tuple[str, bytes]]:
     """Return the object that came, answer or failure, and what is in it."""
+    if not places["output_location"]:
+        raise submission_unanswered(places)
     ends_at, interval = clock() + config.deadline, config.poll_interval
     problem: AsyncInferenceError | None = None
     while True:

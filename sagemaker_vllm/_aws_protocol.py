@@ -18,7 +18,9 @@ import orjson
 
 from sagemaker_vllm._boto_transport import (
     USER_AGENT,
+    ca_bundle,
     credentials_missing,
+    is_credentials_error,
     make_client,
     make_session,
 )
@@ -120,11 +122,17 @@ class AWSProtocol:
         from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
         if credentials is None:
+            # The next call looks for them again.
+            self._loaded = None
             raise credentials_missing(NoCredentialsError(), self._config)
         try:
             return credentials.get_frozen_credentials()
         except (BotoCoreError, ClientError) as error:
             raise credentials_missing(error, self._config) from error
+        except RuntimeError as error:
+            if is_credentials_error(error):
+                raise credentials_missing(error, self._config) from error
+            raise
 
 
 def _never() -> bool:
@@ -166,8 +174,8 @@ class _Loaded:
         self.proxy = get_environ_proxies(base_url).get(urlsplit(base_url).scheme)
         self.ssl_context = None
         if base_url.startswith("https:"):
-            bundle = session._session.get_config_variable("ca_bundle")  # noqa: SLF001  # boto3 has no public way
-            self.ssl_context = ssl.create_default_context(cafile=get_cert_path(bundle or True))
+            trusted = ca_bundle(session) or get_cert_path(verify=True)
+            self.ssl_context = ssl.create_default_context(cafile=trusted)
         client.close()
 
     def sign(
@@ -182,11 +190,12 @@ class _Loaded:
             if member in model.input_headers
         }
         headers["User-Agent"] = self._user_agent
-        headers["Accept-Encoding"] = "identity"
         now = datetime.now(UTC)
         signed = self._signer.sign(
             model.canonical_path, headers, body, credentials=credentials, now=now
         )
+        # Not signed, as with boto3: a proxy may change it.
+        signed["Accept-Encoding"] = "identity"
         sent = io.BytesIO(body) if len(body) > _LARGE_BODY else body
         return SignedRequest(model.url, signed, sent)
 
@@ -194,7 +203,7 @@ class _Loaded:
         self, operation: Operation, headers: Mapping[str, str], body: bytes
     ) -> dict[str, Any]:
         model = self.operations[operation]
-        found: dict[str, Any] = {} if model.has_payload else orjson.loads(body)
+        found = {} if model.has_payload else _read_json(body)
         found |= {
             member: headers[name]
             for member, name in model.output_headers.items()
@@ -225,6 +234,14 @@ class _Operation:
         self.input_members = frozenset(model.input_shape.members)
         self.input_headers = _header_names(model.input_shape)
         self.output_headers = _header_names(model.output_shape)
+
+
+def _read_json(body: bytes) -> dict[str, Any]:
+    try:
+        found = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _header_names(shape: Any) -> dict[str, str]:

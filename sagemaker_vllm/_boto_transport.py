@@ -1,19 +1,21 @@
 """Calls through boto3: the synchronous shell, and the one place that builds boto3 clients."""
 
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sagemaker_vllm._config import EndpointConfig
 from sagemaker_vllm._error_table import (
+    answer_broken,
     connection_failed,
     service_error,
     stream_broken,
     stream_fault,
     timed_out,
 )
-from sagemaker_vllm._errors import AuthenticationError, ConfigurationError
+from sagemaker_vllm._errors import APIError, AuthenticationError, ConfigurationError
 from sagemaker_vllm._frames import FrameDecoder, part_of
 from sagemaker_vllm._operations import METHODS, Operation, check_members
 from sagemaker_vllm._per_process import PerProcess
@@ -83,6 +85,7 @@ def make_client(session: "boto3.session.Session", config: EndpointConfig) -> Any
         tcp_keepalive=True,
         user_agent_extra=USER_AGENT,
     )
+    ca_bundle(session)
     try:
         return session.client(
             "sagemaker-runtime", endpoint_url=config.endpoint_url, config=settings
@@ -96,6 +99,19 @@ def make_client(session: "boto3.session.Session", config: EndpointConfig) -> Any
     except ValueError as error:
         message = f"endpoint_url={config.endpoint_url!r} is not a URL: {error}."
         raise ConfigurationError(message) from error
+
+
+def ca_bundle(session: "boto3.session.Session") -> str | None:
+    """Return the file of trusted certificates that AWS_CA_BUNDLE or the profile names.
+
+    Raises:
+        ConfigurationError: There is no such file.
+    """
+    bundle: str | None = session._session.get_config_variable("ca_bundle")  # noqa: SLF001  # boto3 has no public way
+    if bundle and not Path(bundle).exists():
+        message = f"AWS_CA_BUNDLE={bundle!r} (or ca_bundle of the profile) is not a file."
+        raise ConfigurationError(message)
+    return bundle or None
 
 
 class BotoTransport:
@@ -121,8 +137,11 @@ class BotoTransport:
         """Call an operation and read its whole body."""
         with self._translated_errors():
             output = self._call(operation, arguments)
-            body = output.get("Body", b"")
-            return RawAnswer(output, body if isinstance(body, bytes) else body.read())
+        body = output.get("Body", b"")
+        if not isinstance(body, bytes):
+            with self._translated_errors(answer_broken):
+                body = body.read()
+        return RawAnswer(output, body)
 
     def open(self, operation: Operation, arguments: Mapping[str, Any]) -> RawStream:
         """Call a streaming operation; the parts are read as they are iterated."""
@@ -161,7 +180,9 @@ class BotoTransport:
         return shape.members if shape else None
 
     @contextmanager
-    def _translated_errors(self) -> Iterator[None]:
+    def _translated_errors(
+        self, failed: Callable[..., APIError] = connection_failed
+    ) -> Iterator[None]:
         from botocore import exceptions as boto
 
         config = self._config
@@ -180,8 +201,15 @@ class BotoTransport:
             raise ConfigurationError(message) from error
         except (boto.BotoCoreError, boto.HTTPClientError, OSError) as error:
             if is_credentials_error(error):
+                if isinstance(error, boto.NoCredentialsError):
+                    # The client would never look again.
+                    self.close()
                 raise credentials_missing(error, config) from error
-            raise connection_failed(error, endpoint_name=config.endpoint_name) from error
+            raise failed(error, endpoint_name=config.endpoint_name) from error
+        except RuntimeError as error:
+            if is_credentials_error(error):
+                raise credentials_missing(error, config) from error
+            raise
 
 
 def is_credentials_error(error: BaseException) -> bool:
@@ -195,7 +223,9 @@ def is_credentials_error(error: BaseException) -> bool:
         boto.SSOError,
         boto.TokenRetrievalError,
     )
-    return isinstance(error, kinds)
+    # botocore says so in this way of a source that gave credentials that had expired.
+    is_stale = isinstance(error, RuntimeError) and "refreshed credentials" in str(error)
+    return is_stale or isinstance(error, kinds)
 
 
 def credentials_missing(error: BaseException, config: EndpointConfig) -> AuthenticationError:

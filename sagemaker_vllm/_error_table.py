@@ -315,10 +315,23 @@ def connection_failed(cause: BaseException, *, endpoint_name: str) -> Connection
     """Make the error for a connection that could not be made, or broke before the answer."""
     return ConnectionFailedError(
         f"Could not reach endpoint {endpoint_name!r} ({type(cause).__name__}). Check region_name, "
-        "endpoint_url, DNS, proxies and the VPC's endpoints.",
+        "endpoint_url, DNS, proxies, certificates and the VPC's endpoints.",
         error_code=type(cause).__name__,
         body=str(cause),
         endpoint_name=endpoint_name,
+    )
+
+
+def answer_broken(cause: BaseException, *, endpoint_name: str) -> ConnectionFailedError:
+    """Make the error for a plain answer that broke off: it was made, and billed, already."""
+    return ConnectionFailedError(
+        f"The connection to endpoint {endpoint_name!r} broke while its answer came "
+        f"({type(cause).__name__}). The answer was made and is lost; the request is not repeated "
+        "by itself.",
+        error_code=type(cause).__name__,
+        body=str(cause),
+        endpoint_name=endpoint_name,
+        is_retryable=False,
     )
 
 

@@ -5,14 +5,19 @@ proxies, certificates and the parsing of errors. aiohttp only moves bytes.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 from sagemaker_vllm._aws_protocol import AWSProtocol
 from sagemaker_vllm._config import EndpointConfig
-from sagemaker_vllm._error_table import connection_failed, stream_broken, timed_out
+from sagemaker_vllm._error_table import (
+    answer_broken,
+    connection_failed,
+    stream_broken,
+    timed_out,
+)
+from sagemaker_vllm._errors import APIError
 from sagemaker_vllm._frames import FrameDecoder, part_of
 from sagemaker_vllm._operations import Operation
 from sagemaker_vllm._transport import AsyncRawStream, RawAnswer
@@ -30,12 +35,13 @@ class HTTPTransport:
         """Keep the settings; nothing is loaded before the first call."""
         self._config = config
         self._protocol = AWSProtocol(config)
-        self._sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, _Session] = WeakKeyDictionary()
+        self._sessions: dict[asyncio.AbstractEventLoop, _Session] = {}
 
     async def invoke(self, operation: Operation, arguments: Mapping[str, Any]) -> RawAnswer:
         """Call an operation and read its whole body."""
         with self._translated_errors():
             response = await self._send(operation, arguments)
+        with self._translated_errors(answer_broken):
             async with response:
                 body = await response.read()
         return RawAnswer(self._protocol.read_output(operation, response.headers, body), body)
@@ -69,7 +75,12 @@ class HTTPTransport:
         request = await protocol.signed_request(operation, arguments)
         session = await self._session()
         response = await session.client.post(
-            request.url, data=request.body, headers=request.headers, **session.route
+            request.url,
+            data=request.body,
+            headers=request.headers,
+            # A signature holds for one host.
+            allow_redirects=False,
+            **session.route,
         )
         if response.status >= _ERROR_STATUS:
             async with response:
@@ -81,6 +92,8 @@ class HTTPTransport:
         loop = asyncio.get_running_loop()
         session = self._sessions.get(loop)
         if session is None:
+            for closed in [each for each in self._sessions if each.is_closed()]:
+                del self._sessions[closed]
             session = self._sessions[loop] = _Session(self._config, self._protocol)
             await session.open()
         return session
@@ -99,7 +112,9 @@ class HTTPTransport:
             raise stream_broken(error, endpoint_name=self._config.endpoint_name) from error
 
     @contextmanager
-    def _translated_errors(self) -> Iterator[None]:
+    def _translated_errors(
+        self, failed: Callable[..., APIError] = connection_failed
+    ) -> Iterator[None]:
         import aiohttp
 
         name = self._config.endpoint_name
@@ -110,7 +125,7 @@ class HTTPTransport:
         except TimeoutError as error:
             raise timed_out(error, endpoint_name=name, seconds=self._config.timeout) from error
         except (aiohttp.ClientError, OSError) as error:
-            raise connection_failed(error, endpoint_name=name) from error
+            raise failed(error, endpoint_name=name) from error
 
 
 class _Session:
@@ -131,6 +146,7 @@ class _Session:
                 total=None, sock_connect=config.connect_timeout, sock_read=config.timeout
             ),
             auto_decompress=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
             skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
         )
         self._holder = _hold(self.client)

@@ -54,10 +54,11 @@ class Configured:
             )
             raise ConfigurationError(message)
         self._async_inference = async_inference
+        region_name = getattr(getattr(client, "meta", None), "region_name", None)
         self._s3 = S3Storage(
             self.config,
             url=async_inference.s3_endpoint_url if async_inference else None,
-            region_name=getattr(getattr(client, "meta", None), "region_name", None),
+            region_name=region_name if isinstance(region_name, str) else None,
         )
 
     def __repr__(self) -> str:

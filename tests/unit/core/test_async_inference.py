@@ -425,8 +425,10 @@ def test_errors_of_s3_say_what_to_do(
     assert "123456789012" not in error.message
 
 
-def test_service_that_names_no_place_ends_in_a_time_out() -> None:
+def test_service_that_names_no_place_is_an_error_at_once() -> None:
     world = World(output={})
 
-    with pytest.raises(RequestTimeoutError, match="deadline=1 seconds"):
-        world.infer(deadline=1.0)
+    with pytest.raises(AsyncInferenceError, match="no output location"):
+        world.infer()
+
+    assert world.waits == []
