@@ -88,9 +88,15 @@ class Conversation:
         talk.prompt_tokens += _TOKENS_PER_MEDIUM * len(talk.media)
         return talk
 
-    def texts(self) -> list[str]:
-        """Give all text, the most telling first."""
-        return [self.question, *(text for _, text in self.results), *self.media, *self.background]
+    def texts(self, *, is_report: bool = True) -> list[str]:
+        """Give all text, the most telling first.
+
+        Args:
+            is_report: Whether what is written reports the results; else it does what is asked.
+        """
+        results = [text for _, text in self.results]
+        asked = [*results, self.question] if is_report else [self.question, *results]
+        return [*asked, *self.media, *self.background]
 
     def _read_parts(self, message: Mapping[str, Any], modalities: Collection[str]) -> Iterator[str]:
         content = message.get("content") or ""
@@ -145,26 +151,26 @@ def _part_type(part: Any, models: Mapping[str, str] | None) -> str:
 
 def _problems(part: Any, kind: str, model: str) -> Iterator[str]:
     """Say as pydantic does why a part is not of a model."""
-    keys = part if isinstance(part, Mapping) else {}
-    value = keys.get(kind)
-    sound = value.get("format") if isinstance(value, Mapping) else None
-    is_unread = "text" in keys and not isinstance(value, str)
-    for place, text, code, given, is_wrong in (
-        ("", "Input should be a valid dictionary", "dict_type", part, not keys),
-        (f".{kind}", "Field required", "missing", part, keys and kind not in keys),
-        (".text", "Input should be a valid string", "string_type", value, is_unread),
-        (".input_audio.format", "Input should be 'wav' or 'mp3'", "literal_error", sound, sound),
-        (".type", f"Input should be '{kind}'", "literal_error", keys.get("type"), keys),
-    ):
-        is_about_kind = place in (".text", ".input_audio.format") and not place.startswith(
-            f".{kind}"
-        )
-        if not is_wrong or is_about_kind or (place == ".type" and keys.get("type") == kind):
-            continue
-        shown = (
-            repr(given) if len(repr(given)) <= 50 else f"{repr(given)[:25]}...{repr(given)[-24:]}"
-        )
-        more = f"    For further information visit https://errors.pydantic.dev/2.14/v/{code}"
-        kind_of = type(given).__name__
-        reason = f"[type={code}, input_value={shown}, input_type={kind_of}]"
-        yield f"0.{model}{place}\n  {text} {reason}\n{more}"
+    where = f"0.{model}"
+    if not isinstance(part, Mapping):
+        yield _problem(where, "Input should be a valid dictionary", "dict_type", part)
+        return
+    value = part.get(kind)
+    if kind not in part:
+        yield _problem(f"{where}.{kind}", "Field required", "missing", part)
+    elif kind == "text" and not isinstance(value, str):
+        yield _problem(f"{where}.text", "Input should be a valid string", "string_type", value)
+    elif kind == "input_audio":
+        where_format, sound = f"{where}.input_audio.format", part[kind].get("format")
+        yield _problem(where_format, "Input should be 'wav' or 'mp3'", "literal_error", sound)
+    if part.get("type") != kind:
+        named = part.get("type")
+        yield _problem(f"{where}.type", f"Input should be '{kind}'", "literal_error", named)
+
+
+def _problem(where: str, text: str, code: str, given: Any) -> str:
+    shown = repr(given)
+    shown = shown if len(shown) <= 50 else f"{shown[:25]}...{shown[-24:]}"
+    reason = f"[type={code}, input_value={shown}, input_type={type(given).__name__}]"
+    more = f"    For further information visit https://errors.pydantic.dev/2.14/v/{code}"
+    return f"{where}\n  {text} {reason}\n{more}"

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice, product
 from typing import Any
@@ -46,6 +47,7 @@ _TIGHTER: Mapping[str, Any] = {
     **dict.fromkeys(("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"), min),
     **dict.fromkeys(("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"), max),
 }
+_ABOVE, _BELOW = "exclusiveMinimum", "exclusiveMaximum"
 _WHOLE_TEXT = frozenset({"", "query", "question", "text", "prompt", "input", "message", "content"})
 # Optional fields end at a depth of references; a reference comes back in itself at most so often.
 _MAX_OPTIONAL_DEPTH, _MAX_REENTRIES, _MAX_BRANCHES = 5, 2, 64
@@ -90,12 +92,12 @@ def resolve(reference: str, root: Schema) -> Schema:
     return target
 
 
+@dataclass(frozen=True, slots=True)
 class _Writer:
-    def __init__(self, root: Schema, evidence: Evidence, is_full: bool, reentries: int) -> None:  # noqa: FBT001
-        self._root = root
-        self._evidence = evidence
-        self._is_full = is_full
-        self._reentries = reentries
+    root: Schema
+    evidence: Evidence
+    is_full: bool
+    reentries: int
 
     def write(self, schema: Schema, name: str, path: _Path) -> Any:
         options = list(islice(self._options(schema, path), _MAX_BRANCHES))
@@ -133,18 +135,16 @@ class _Writer:
         plain = {k: v for k, v in schema.items() if k not in ("$ref", "allOf", "anyOf", "oneOf")}
         parts, groups = list(schema.get("allOf", ())), list[Any]()
         if (reference := schema.get("$ref")) is not None:
-            if path.count(reference) > self._reentries:
+            if path.count(reference) > self.reentries:
                 raise UnsatisfiableError("endless")
             path = (*path, reference)
-            parts.append(resolve(reference, self._root))
+            parts.append(resolve(reference, self.root))
         for part in parts:
             sub, subgroups, path = self._merged(part, path)
             plain = _merge(plain, sub)
             groups += subgroups
-        alternatives = [schema[key] for key in ("anyOf", "oneOf") if key in schema]
-        groups += [
-            sorted(group, key=lambda part: part == {"type": "null"}) for group in alternatives
-        ]
+        for group in (schema[key] for key in ("anyOf", "oneOf") if key in schema):
+            groups.append(sorted(group, key={"type": "null"}.__eq__))
         return plain, groups, path
 
     def _found(self, plain: dict[str, Any], name: str, *, goes_on: bool = False) -> Any:
@@ -154,15 +154,15 @@ class _Writer:
             return _fits(value, plain)
 
         if "enum" in plain or "const" in plain:
-            return self._evidence.literal(plain.get("enum", ()), fits, goes_on=goes_on)
+            return self.evidence.literal(plain.get("enum", ()), fits, goes_on=goes_on)
         kinds = _types(plain)
         if "string" not in kinds:
             is_number = "number" in kinds or "integer" in kinds
-            return self._evidence.number(name, fits, goes_on=goes_on) if is_number else None
+            return self.evidence.number(name, fits, goes_on=goes_on) if is_number else None
         pattern = plain.get("pattern") or FORMATS.get(plain.get("format", ""), ("",))[0]
         if pattern:
-            return self._evidence.take([pattern], fits, goes_on=goes_on)
-        return self._evidence.string(name, fits, goes_on=goes_on)
+            return self.evidence.take([pattern], fits, goes_on=goes_on)
+        return self.evidence.string(name, fits, goes_on=goes_on)
 
     def _made(self, kind: str, plain: dict[str, Any], name: str, path: _Path) -> Any:
         values: Iterable[Any]
@@ -192,7 +192,7 @@ class _Writer:
         elif plain.get("format") in FORMATS:
             yield FORMATS[plain["format"]][1]
         else:
-            phrase = self._evidence.phrase[:80]
+            phrase = self.evidence.phrase[:80]
             text = phrase if name in _WHOLE_TEXT else f"{name}: {phrase}"
             yield text[:high].ljust(low, ".")
 
@@ -232,9 +232,9 @@ class _Writer:
                     raise
         patterns = plain.get("patternProperties", {})
         is_map = isinstance(plain.get("additionalProperties"), Mapping) or patterns
-        if is_map and not value and self._is_full and len(path) < _MAX_OPTIONAL_DEPTH:
+        if is_map and not value and self.is_full and len(path) < _MAX_OPTIONAL_DEPTH:
             least = max(least, 1)
-        extras = [(key, part) for pattern, part in patterns.items() for key in samples(pattern)]
+        extras = [(key, patterns[p]) for p in patterns for key in islice(samples(p), least)]
         others = plain.get("additionalProperties", True)
         extras += [("key" + "_" * count, others) for count in range(least)]
         for key, schema in extras:
@@ -243,11 +243,11 @@ class _Writer:
         return value
 
     def _wants(self, key: str, schema: Schema, path: _Path) -> bool:
-        if self._is_full and len(path) < _MAX_OPTIONAL_DEPTH:
+        if self.is_full and len(path) < _MAX_OPTIONAL_DEPTH:
             return True
         choices = schema.get("enum", ()) if isinstance(schema, Mapping) else ()
         words = (key, *(choice for choice in choices if isinstance(choice, str)))
-        return any(map(self._evidence.speaks_of, words))
+        return any(map(self.evidence.speaks_of, words))
 
 
 def _types(plain: Mapping[str, Any]) -> list[str]:
@@ -264,31 +264,34 @@ def _fits(value: Any, plain: Mapping[str, Any]) -> bool:
     allowed = [plain["const"]] if "const" in plain else plain.get("enum")
     if allowed is not None and json.dumps(value) not in map(json.dumps, allowed):
         return False
-    kinds, low, high = _types(plain), plain.get, plain.get
+    kinds = _types(plain)
     match value:
         case None:
             return "null" in kinds
         case bool():
             return "boolean" in kinds
         case str():
-            is_long_enough = low("minLength", 0) <= len(value) <= high("maxLength", math.inf)
-            return "string" in kinds and is_long_enough and is_match(low("pattern", ""), value)
+            is_right = is_match(plain.get("pattern", ""), value)
+            return "string" in kinds and is_right and _is_between(len(value), plain, "Length")
         case int() | float():
             step = plain.get("multipleOf", 1 if "number" not in kinds else None)
             is_step = step is None or Fraction(str(value)) % Fraction(str(step)) == 0
-            is_above = low("minimum", value) <= value > low("exclusiveMinimum", -math.inf)
-            is_below = high("maximum", value) >= value < high("exclusiveMaximum", math.inf)
+            is_above = plain.get("minimum", value) <= value > plain.get(_ABOVE, -math.inf)
+            is_below = plain.get("maximum", value) >= value < plain.get(_BELOW, math.inf)
             return bool({"number", "integer"} & {*kinds}) and is_step and is_above and is_below
         case list():
-            is_long_enough = low("minItems", 0) <= len(value) <= high("maxItems", math.inf)
-            return "array" in kinds and is_long_enough
+            return "array" in kinds and _is_between(len(value), plain, "Items")
     return "object" in kinds and all(key in value for key in plain.get("required", ()))
+
+
+def _is_between(count: int, plain: Mapping[str, Any], what: str) -> bool:
+    return bool(plain.get(f"min{what}", 0) <= count <= plain.get(f"max{what}", math.inf))
 
 
 def _numbers(plain: Mapping[str, Any]) -> Iterator[int | float]:
     """Give small numbers and those beside the bounds, in steps of `multipleOf`."""
-    low = max(plain.get("minimum", -math.inf), plain.get("exclusiveMinimum", -math.inf))
-    high = min(plain.get("maximum", math.inf), plain.get("exclusiveMaximum", math.inf))
+    low = max(plain.get("minimum", -math.inf), plain.get(_ABOVE, -math.inf))
+    high = min(plain.get("maximum", math.inf), plain.get(_BELOW, math.inf))
     step = Fraction(str(plain.get("multipleOf", 1)))
     for start in filter(math.isfinite, (1, 0, low, high, (low + high) / 2)):
         nearest = round(Fraction(str(start)) / step)

@@ -30,15 +30,16 @@ def wanted_calls(request: Mapping[str, Any], talk: Conversation) -> list[Call]:
     choice = request.get("tool_choice", "auto")
     if not tools or choice == "none":
         return []
-    evidence = Evidence(talk.texts())
     if isinstance(choice, Mapping):
-        name = choice["function"]["name"]
-        return [_call(next(tool for tool in tools if tool["name"] == name), evidence)]
-    open_tools = [tool for tool in tools if tool["name"] not in talk.called]
-    chosen = spoken_tools(open_tools, talk.question)
-    if choice == "required" and not chosen:
-        chosen = (open_tools or tools)[:1]
-    calls = [call for tool in chosen for call in _calls(tool, evidence)]
+        return [_forced_call(choice["function"]["name"], tools, talk)]
+    uncalled = [tool for tool in tools if tool["name"] not in talk.called]
+    evidence = Evidence(talk.texts(is_report=False))
+    calls = [
+        call for tool in spoken_tools(uncalled, talk.question) for call in _calls(tool, evidence)
+    ]
+    if choice == "required" and not calls:
+        name = uncalled[0]["name"] if uncalled else talk.called[-1]
+        calls = [_forced_call(name, tools, talk)]
     return calls[: 1 if request.get("parallel_tool_calls") is False else None]
 
 
@@ -97,12 +98,24 @@ def read_calls(text: str, *, is_stream: bool) -> tuple[str, list[Call]]:
 def _calls(tool: Mapping[str, Any], evidence: Evidence) -> list[Call]:
     """Make a call, and one more for each further item of a list ("in Paris and Rome")."""
     calls = [_call(tool, evidence)]
-    while len(calls) < _MAX_LISTED_CALLS and (place := evidence.next_item()) is not None:
+    has_one_argument = len(calls[0]["arguments"]) == 1
+    while (
+        has_one_argument
+        and len(calls) < _MAX_LISTED_CALLS
+        and (place := evidence.next_item()) is not None
+    ):
         call = _call(tool, evidence)
         if not evidence.has_taken(place):
             break
         calls.append(call)
     return calls
+
+
+def _forced_call(name: str, tools: Sequence[Mapping[str, Any]], talk: Conversation) -> Call:
+    """Make a call of a tool that nobody spoke of, or of one that reports the results."""
+    tool = next(tool for tool in tools if tool["name"] == name)
+    is_spoken_of = tool in spoken_tools([tool], talk.question)
+    return _call(tool, Evidence(talk.texts(is_report=not is_spoken_of)))
 
 
 def _call(tool: Mapping[str, Any], evidence: Evidence) -> Call:

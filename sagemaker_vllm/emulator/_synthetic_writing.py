@@ -39,7 +39,7 @@ def write_chat(
     can_call = is_forced or not is_beyond_xgrammar(constraint[1])
     if can_call and (calls := wanted_calls(request, talk)):
         return write_calls(calls)
-    if (text := _constrained(constraint, talk.texts())) is not None:
+    if (text := _constrained(constraint, talk.texts(), talk.question)) is not None:
         return text
     if talk.results:
         text = " ".join(f"The result of {name} is: {result}." for name, result in talk.results)
@@ -52,7 +52,7 @@ def write_chat(
 
 def write_text(prompt: str, constraint: Constraint, variant: int) -> str:
     """Write what follows a prompt of a text completion."""
-    text = _constrained(constraint, [prompt])
+    text = _constrained(constraint, [prompt], prompt)
     return f' {_opener(variant)}: "{_shorten(prompt)}".' if text is None else text
 
 
@@ -71,7 +71,7 @@ def _shorten(text: str) -> str:
     return phrase if len(phrase) <= _MAX_PHRASE else f"...{phrase[-_MAX_PHRASE:]}"
 
 
-def _constrained(constraint: Constraint, texts: Sequence[str]) -> str | None:
+def _constrained(constraint: Constraint, texts: Sequence[str], asked: str) -> str | None:
     evidence = Evidence(texts)
     kind, value = constraint
     quoted = _quoted_schema(texts)
@@ -81,8 +81,8 @@ def _constrained(constraint: Constraint, texts: Sequence[str]) -> str | None:
         case "json":
             return _write_json(value, evidence)
         case "json_object" if not quoted:
-            keyless = Evidence([_QUOTED_KEY.sub("", texts[0]), *texts[1:]])
-            return _write_json(_schema_of_keys(texts[0]), keyless)
+            keyless = Evidence([text.replace(asked, _QUOTED_KEY.sub("", asked)) for text in texts])
+            return _write_json(_schema_of_keys(asked), keyless)
         case "json_object":
             return _write_json(quoted, evidence)
         case "choice":

@@ -353,3 +353,31 @@ def test_nulls_and_numbers_in_text_are_read_as_vllm_reads_them() -> None:
     found = answer("Hello", max_tokens="2", temperature="0.5", n=None, stop=None, stream="false")
 
     assert found["usage"]["completion_tokens"] == 2
+
+
+def test_top_logprobs_beyond_the_known_tokens_stay_different() -> None:
+    (choice,) = answer("Hello", logprobs=True, top_logprobs=20, max_tokens=1)["choices"]
+
+    ranked = choice["logprobs"]["content"][0]["top_logprobs"]
+
+    assert len({entry["token"] for entry in ranked}) == 20
+    assert [entry["logprob"] for entry in ranked] == sorted(
+        (entry["logprob"] for entry in ranked), reverse=True
+    )
+
+
+def test_a_long_question_is_repeated_from_its_end() -> None:
+    content = message("word " * 300 + "question?")["content"]
+
+    assert len(content) < 500
+    assert content.endswith('question?".')
+
+
+def test_a_broken_picture_has_no_colour() -> None:
+    whole = base64.b64decode(png(255, 0, 0).partition(",")[2])
+    broken = base64.b64encode(whole.replace(b"IDAT", b"XXXX")).decode()
+    messages = with_parts(image(f"data:image/png;base64,{broken}"))
+
+    content = render({"messages": messages})["choices"][0]["message"]["content"]
+
+    assert content.endswith("image 1: image/png 3x2.")

@@ -206,3 +206,21 @@ def test_references_that_lead_nowhere_allow_anything() -> None:
 def test_schemas_that_allow_nothing_are_told(schema: Any) -> None:
     with pytest.raises(UnsatisfiableError):
         write(schema)
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        ({"allOf": [{"type": "number"}, {"type": ["integer", "null"]}]}, 1),
+        ({"allOf": [{"enum": [1, 2, 3]}, {"enum": [3, 2]}]}, 2),
+        ({"allOf": [{"minimum": 3}, {"minimum": 5, "maximum": 9}], "type": "integer"}, 5),
+        ({"allOf": [{"items": {"minimum": 2}}, {"items": INTEGER}], "type": "array"}, [2]),
+        ({"type": "array", "items": [INTEGER, STRING]}, [1, "hi"]),
+        ({"type": "array", "items": {"enum": []}}, []),
+        ({"type": ["array", "null"], "default": ["x"]}, ["x"]),
+        ({"type": "object", "required": ["b"], "default": {"b": 1}}, {"b": 1}),
+        ({"type": "string", "pattern": r"^\p{Lu}+$"}, "a"),
+    ],
+)
+def test_parts_of_a_schema_are_put_together(schema: Any, expected: Any) -> None:
+    assert write(schema) == expected

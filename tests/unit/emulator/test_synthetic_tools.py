@@ -123,6 +123,29 @@ def test_required_prefers_a_tool_without_a_result_and_fills_it_from_results() ->
     assert json.loads(call["function"]["arguments"]) == {"temperature": 12, "city": "Paris"}
 
 
+def test_required_repeats_the_last_tool_when_all_were_called() -> None:
+    body = {"messages": turn(RESULT, called=CALLED), "tools": [WEATHER, ADD]}
+    both = [*body["messages"], *turn(RESULT, called={"name": "add", "arguments": "{}"})[1:]]
+
+    (call,) = render({**body, "messages": both, "tool_choice": "required"})["choices"][0][
+        "message"
+    ]["tool_calls"]
+
+    assert call["function"]["name"] == "add"
+
+
+def test_json_after_results_reports_them() -> None:
+    schema = {"type": "object", "properties": {"city": STRING, "temperature": INTEGER}}
+    wanted = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    asked = {"role": "user", "content": "What is the weather in Paris for 7 days?"}
+    messages = [asked, *turn(RESULT, called=CALLED)[1:]]
+    body = {"messages": messages, "tools": [WEATHER], "response_format": wanted}
+
+    content = render(body)["choices"][0]["message"]["content"]
+
+    assert json.loads(content) == {"city": "Paris", "temperature": 12}
+
+
 def test_the_next_question_may_call_again() -> None:
     later = [
         {"role": "assistant", "content": "It rains."},

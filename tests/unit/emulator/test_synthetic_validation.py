@@ -143,3 +143,13 @@ def test_constraints_that_cannot_be_met_say_so() -> None:
 
     assert isinstance(reply, ContainerFault)
     assert reply.status == 501
+
+
+def test_suffix_and_too_many_prompts_are_refused() -> None:
+    suffix = send({"prompt": "a", "suffix": "b"})
+    many = send({"prompt": ["a"] * 1025})
+
+    assert isinstance(suffix, ContainerFault)
+    assert isinstance(many, ContainerFault)
+    assert suffix.body["error"]["message"].startswith("suffix is only supported for models")
+    assert many.body["error"]["message"].startswith("prompt list length 1025 exceeds the maximum")
