@@ -20,7 +20,11 @@ NOT_TAKEN: list[tuple[Operation, set[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("operation", "refused"), NOT_TAKEN, ids=lambda each: str(each)[:40])
+@pytest.mark.parametrize(
+    ("operation", "refused"),
+    NOT_TAKEN,
+    ids=lambda each: " ".join(sorted(each)) if isinstance(each, set) else each,
+)
 @pytest.mark.parametrize("option", sorted(OPTION_NAMES))
 def test_option_is_checked_against_the_operation(
     operation: Operation, refused: set[str], option: str
