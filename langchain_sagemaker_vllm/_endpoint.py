@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, Self, TypeVar, cast
 from langchain_core.language_models import LangSmithParams
 from langchain_core.messages import BaseMessage
 from langchain_core.messages.utils import count_tokens_approximately
-from pydantic import BaseModel, Field, PrivateAttr, SecretStr, ValidationError
+from pydantic import BaseModel, Field, SecretStr, ValidationError
 
 from langchain_sagemaker_vllm._chunks import PROVIDER
 from langchain_sagemaker_vllm._errors import ConfigurationError, langchain_errors
@@ -33,6 +33,7 @@ _SECRETS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
 _FRAMEWORK_KEYWORDS = frozenset({"stream", "stream_usage", "tools"})
 
 
+_NOT_PICKLED = frozenset({"_clients", "_serialized"})
 _C = TypeVar("_C", SageMakerVLLMClient, AsyncSageMakerVLLMClient)
 
 
@@ -143,8 +144,6 @@ class EndpointModel(BaseModel):
     stream_usage: bool = True
     """Ask for token counts at the end of a stream."""
 
-    _session_expires: datetime | None = PrivateAttr(default=None)
-
     def __init__(self, **settings: Any) -> None:
         """Check every setting; nothing is connected before the first call.
 
@@ -178,10 +177,11 @@ class EndpointModel(BaseModel):
         """The model, under the name that LangChain's tools ask for."""
         return self.model
 
-    @property
+    # No private attribute: pydantic would put its own `model_post_init` before langchain-core's.
+    @cached_property
     def session_expires(self) -> datetime | None:
         """When the stateful session of this model ends by itself, if the container said so."""
-        return self._session_expires
+        return None
 
     @contextmanager
     def session(self) -> Iterator[Self]:
@@ -202,7 +202,7 @@ class EndpointModel(BaseModel):
 
     def _in_session(self, session: StatefulSession) -> Self:
         copied = self.model_copy(update={"session_id": session.session_id})
-        copied._session_expires = session.expires  # noqa: SLF001  # of its own class
+        copied.__dict__["session_expires"] = session.expires
         return copied
 
     def get_num_tokens(self, text: str) -> int:
@@ -271,7 +271,7 @@ class EndpointModel(BaseModel):
             with langchain_errors():
                 self._sync_client().__reduce__()
         state = super().__getstate__()
-        kept = {name: value for name, value in self.__dict__.items() if name in self._field_names()}
+        kept = {name: value for name, value in self.__dict__.items() if name not in _NOT_PICKLED}
         return {**state, "__dict__": kept}
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:

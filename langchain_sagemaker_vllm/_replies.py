@@ -74,15 +74,34 @@ def from_wire_chunk(
     logprobs = choice.get("logprobs") if with_logprobs else None
     if not (content or kept or calls or logprobs):
         return None
-    message = VLLMMessageChunk(
-        content=content,
-        additional_kwargs=kept,
-        tool_call_chunks=calls,
-        response_metadata={"model_provider": PROVIDER},
-    )
+    if kept or calls:
+        message = VLLMMessageChunk(
+            content=content,
+            additional_kwargs=kept,
+            tool_call_chunks=calls,
+            response_metadata={"model_provider": PROVIDER},
+        )
+    else:
+        message = _text_chunk(content)
     return ChatGenerationChunk(
         message=message, generation_info={"logprobs": logprobs} if logprobs else None
     )
+
+
+_EMPTY = VLLMMessageChunk(content="", response_metadata={"model_provider": PROVIDER})
+
+
+def _text_chunk(text: str) -> VLLMMessageChunk:
+    """Return a piece of text: a copy, since a text that is one needs no validation."""
+    own: dict[str, Any] = {
+        "content": text,
+        "additional_kwargs": {},
+        "response_metadata": {"model_provider": PROVIDER},
+        "tool_calls": [],
+        "invalid_tool_calls": [],
+        "tool_call_chunks": [],
+    }
+    return _EMPTY.model_copy(update=own)
 
 
 def last_chunk(completion: Completion, *, with_logprobs: bool = False) -> ChatGenerationChunk:

@@ -19,6 +19,7 @@ from langchain_core.messages import (
 )
 
 from langchain_sagemaker_vllm._chunks import PROVIDER, VLLMMessageChunk, read_call
+from langchain_sagemaker_vllm._replies import from_wire_chunk
 
 
 def chunk(args: str | None = None, *, index: int = 0, content: str = "", **first: Any) -> Any:
@@ -211,3 +212,16 @@ def test_blocks_of_a_running_stream_hold_pieces_of_calls() -> None:
 @pytest.mark.parametrize("reason", [None, 3, ["length", "length"]])
 def test_a_finish_reason_that_is_no_text_is_none(reason: Any) -> None:
     assert read_call("f", "", "a", reason)["args"] == {}
+
+
+def test_piece_of_text_is_the_message_that_validation_makes() -> None:
+    chunk = {"choices": [{"index": 0, "delta": {"content": "Hi"}, "finish_reason": None}]}
+
+    pieces = [from_wire_chunk(chunk), from_wire_chunk(chunk)]
+
+    validated = VLLMMessageChunk(content="Hi", response_metadata={"model_provider": PROVIDER})
+    messages = [piece.message for piece in pieces if piece]
+    assert messages == [validated, validated]
+    assert dumps(messages[0]) == dumps(validated)
+    fields = [{id(value) for value in vars(each).values() if value == []} for each in messages]
+    assert not fields[0] & fields[1]

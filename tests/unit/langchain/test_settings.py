@@ -191,6 +191,7 @@ def test_models_are_not_serialised_by_langchain(cls: Any) -> None:
 def test_the_version_is_traced(cls: Any) -> None:
     model = cls(endpoint_name="e")
 
+    assert model.metadata["lc_versions"].keys() >= {"sagemaker-vllm", "langchain-core"}
     assert model.metadata["lc_versions"]["sagemaker-vllm"] == __version__
 
 
