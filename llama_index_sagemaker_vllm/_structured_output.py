@@ -29,7 +29,7 @@ from llama_index.core.llms.structured_llm import StructuredLLM
 from llama_index.core.output_parsers.pydantic import PydanticOutputParser
 from llama_index.core.program.function_program import get_function_tool
 from llama_index.core.program.utils import create_flexible_model
-from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
+from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.types import Model, PydanticProgramMode
 
 from llama_index_sagemaker_vllm._partial_json import read_partial_object
@@ -45,7 +45,6 @@ from sagemaker_vllm import (
 # Re-exported there without an `__all__`.
 _dispatcher = instrumentation.get_dispatcher(__name__)  # type: ignore[attr-defined]
 _Way = Literal["schema", "tool", "text"]
-_OWN_MODES = (PydanticProgramMode.DEFAULT, PydanticProgramMode.FUNCTION, PydanticProgramMode.LLM)
 _TOOL_WORDS = ("tool_choice", "tool_required", "allow_parallel_tool_calls")
 
 
@@ -84,13 +83,6 @@ class StructuredPrediction(SageMakerVLLMSettings):
             StructuredOutputError: The answer was cut, empty, refused, or does not fit; its text is
                 in `text`.
         """
-        _check(output_cls, prompt)
-        if self._is_foreign_program():
-            template = cast("PromptTemplate", prompt)
-            predicted: Model = super().structured_predict(
-                output_cls, template, llm_kwargs, **prompt_args
-            )
-            return predicted
         plan = self._plan(output_cls, prompt, llm_kwargs, prompt_args)
         _announce(output_cls, prompt, prompt_args)
         return _announced(_read(self.chat(**plan.keywords), output_cls, plan))
@@ -103,13 +95,6 @@ class StructuredPrediction(SageMakerVLLMSettings):
         **prompt_args: Any,
     ) -> Model:
         """Predict an object; arguments and errors as for `structured_predict`."""
-        _check(output_cls, prompt)
-        if self._is_foreign_program():
-            template = cast("PromptTemplate", prompt)
-            predicted: Model = await super().astructured_predict(
-                output_cls, template, llm_kwargs, **prompt_args
-            )
-            return predicted
         plan = self._plan(output_cls, prompt, llm_kwargs, prompt_args)
         _announce(output_cls, prompt, prompt_args)
         return _announced(_read(await self.achat(**plan.keywords), output_cls, plan))
@@ -131,10 +116,6 @@ class StructuredPrediction(SageMakerVLLMSettings):
         **prompt_args: Any,
     ) -> Generator[Any]:
         """Yield the object as it grows, and at last the whole one (or its error)."""
-        _check(output_cls, prompt)
-        if self._is_foreign_program():
-            template = cast("PromptTemplate", prompt)
-            return super()._structured_stream_call(output_cls, template, llm_kwargs, **prompt_args)
         plan = self._plan(output_cls, prompt, llm_kwargs, prompt_args, stream=True)
         return self._grow(output_cls, plan)
 
@@ -146,12 +127,6 @@ class StructuredPrediction(SageMakerVLLMSettings):
         **prompt_args: Any,
     ) -> AsyncGenerator[Any]:
         """Yield the object as it grows, and at last the whole one (or its error)."""
-        _check(output_cls, prompt)
-        if self._is_foreign_program():
-            template = cast("PromptTemplate", prompt)
-            return await super()._structured_astream_call(
-                output_cls, template, llm_kwargs, **prompt_args
-            )
         plan = self._plan(output_cls, prompt, llm_kwargs, prompt_args, stream=True)
         return self._agrow(output_cls, plan)
 
@@ -178,10 +153,6 @@ class StructuredPrediction(SageMakerVLLMSettings):
         by_default = self.pydantic_program_mode == PydanticProgramMode.DEFAULT
         return by_default and self.should_use_structured_outputs
 
-    def _is_foreign_program(self) -> bool:
-        """Whether the mode asks for a program of another package."""
-        return self.pydantic_program_mode not in _OWN_MODES
-
     def _plan(
         self,
         output_cls: type[Model],
@@ -191,6 +162,7 @@ class StructuredPrediction(SageMakerVLLMSettings):
         *,
         stream: bool = False,
     ) -> _Plan:
+        _check(output_cls, prompt)
         keywords = dict(llm_kwargs or {})
         tool_words = {name: keywords.pop(name, None) for name in _TOOL_WORDS}
         many = bool(tool_words["allow_parallel_tool_calls"])
@@ -222,12 +194,21 @@ class StructuredPrediction(SageMakerVLLMSettings):
         asks_for_tool = tool_words["tool_choice"] not in (None, "none") or any(
             tool_words[name] for name in ("tool_required", "allow_parallel_tool_calls")
         )
-        if self.pydantic_program_mode == PydanticProgramMode.LLM:
-            return "text"
-        if self._should_use_structure_outputs() and not asks_for_tool:
-            return "schema"
-        forced = asks_for_tool or self.pydantic_program_mode == PydanticProgramMode.FUNCTION
-        return "tool" if forced or self.metadata.is_function_calling_model else "text"
+        match self.pydantic_program_mode:
+            case PydanticProgramMode.LLM:
+                return "text"
+            case PydanticProgramMode.FUNCTION:
+                return "tool"
+            case PydanticProgramMode.DEFAULT:
+                if self._should_use_structure_outputs() and not asks_for_tool:
+                    return "schema"
+                has_tools = self.metadata.is_function_calling_model
+                return "tool" if asks_for_tool or has_tools else "text"
+            case other:
+                raise ConfigurationError(
+                    f"pydantic_program_mode={other.value!r} is made for another LLM class. Use "
+                    "'default' (vLLM enforces the schema), 'function' or 'llm'."
+                )
 
 
 class _GrowingObject:

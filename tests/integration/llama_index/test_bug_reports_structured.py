@@ -444,3 +444,15 @@ def test_text_in_place_of_a_prompt_is_refused_before_any_request(asker: AskerFac
 def test_structured_llm_of_no_class_is_refused(asker: AskerFactory) -> None:
     with pytest.raises(ConfigurationError, match="no Pydantic class"):
         asker(answering("{}")).llm.as_structured_llm(dict)
+
+
+@pytest.mark.parametrize("mode", ["openai", "guidance", "lm-format-enforcer"])
+def test_mode_of_another_class_is_refused_before_any_request(
+    asker: AskerFactory, mode: str
+) -> None:
+    ask = asker(answering("{}"), pydantic_program_mode=mode)
+
+    with pytest.raises(ConfigurationError, match=f"pydantic_program_mode='{mode}'"):
+        predict(ask, M)
+
+    assert ask.requests == []
