@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import fields
 from datetime import datetime
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, ClassVar, Literal, Self, TypeVar, cast
 
 from langchain_core.language_models import LangSmithParams
@@ -339,8 +339,9 @@ class EndpointModel(BaseModel):
         return InvocationOptions(**{name: getattr(self, name) for name in names})
 
     @classmethod
-    def _field_names(cls) -> set[str]:
-        return set(cls.model_fields)
+    @cache
+    def _field_names(cls) -> frozenset[str]:
+        return frozenset(cls.model_fields)
 
     @classmethod
     def _known(cls, settings: Mapping[str, Any]) -> dict[str, Any]:

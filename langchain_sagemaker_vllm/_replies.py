@@ -52,8 +52,10 @@ def from_wire_chunk(
 ) -> ChatGenerationChunk | None:
     """Convert a chunk; `None` when it brings nothing to show."""
     # A message is one answer; a server may send more of them than were asked for.
-    choice = next((each for each in chunk["choices"] if each["index"] == 0), None)
-    if choice is None:
+    for choice in chunk["choices"]:
+        if choice["index"] == 0:
+            break
+    else:
         return None
     delta = choice["delta"]
     content = delta.get("content") or ""
