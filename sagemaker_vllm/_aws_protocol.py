@@ -8,7 +8,8 @@ import asyncio
 import io
 import ssl
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -16,7 +17,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from sagemaker_vllm._boto_transport import (
+from sagemaker_vllm._boto_session import (
     USER_AGENT,
     ca_bundle,
     credentials_missing,
@@ -112,21 +113,29 @@ class AWSProtocol:
             with self._lock:
                 loaded = self._loaded
                 if loaded is None:
-                    loaded = _Loaded(self._config)
+                    with self._translated_errors():
+                        loaded = _Loaded(self._config)
                     self.proxy, self.ssl_context = loaded.proxy, loaded.ssl_context
                     self._loaded = loaded
         return loaded
 
     def _freeze(self, credentials: Any) -> Any:
         """Return the credentials of this moment; refreshes them when they are about to expire."""
-        from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+        from botocore.exceptions import NoCredentialsError
 
         if credentials is None:
             # The next call looks for them again.
             self._loaded = None
             raise credentials_missing(NoCredentialsError(), self._config)
-        try:
+        with self._translated_errors():
             return credentials.get_frozen_credentials()
+
+    @contextmanager
+    def _translated_errors(self) -> Iterator[None]:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            yield
         except (BotoCoreError, ClientError) as error:
             raise credentials_missing(error, self._config) from error
         except RuntimeError as error:

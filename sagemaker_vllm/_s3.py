@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sagemaker_vllm._async_errors import asynchronous, storage_error
-from sagemaker_vllm._boto_transport import credentials_missing, is_credentials_error, make_session
+from sagemaker_vllm._boto_session import credentials_missing, is_credentials_error, make_session
 from sagemaker_vllm._config import EndpointConfig
 from sagemaker_vllm._errors import AsyncInferenceError
 from sagemaker_vllm._per_process import PerProcess

@@ -16,7 +16,7 @@ from sagemaker_vllm import (
     chat_request,
     text_request,
 )
-from sagemaker_vllm._boto_transport import make_session
+from sagemaker_vllm._boto_session import make_session
 
 KEYS: dict[str, Any] = {
     "aws_access_key_id": "made-up-id",

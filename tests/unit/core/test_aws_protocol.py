@@ -16,7 +16,8 @@ from botocore.config import Config
 from sagemaker_vllm import ConfigurationError, EndpointConfig
 from sagemaker_vllm import _aws_protocol as aws_protocol
 from sagemaker_vllm._aws_protocol import AWSProtocol, SignedRequest
-from sagemaker_vllm._boto_transport import USER_AGENT, BotoTransport
+from sagemaker_vllm._boto_session import USER_AGENT
+from sagemaker_vllm._boto_transport import BotoTransport
 from sagemaker_vllm._operations import METHODS, Operation
 
 NOW = datetime(2026, 11, 29, 12, 0, 0, tzinfo=UTC)
@@ -206,8 +207,9 @@ def test_user_agent_names_this_package_once() -> None:
         ({}, "region_name is missing"),
         ({"region_name": "us-east-1", "endpoint_url": "no url"}, "endpoint_url='no url'"),
         ({"credentials_profile_name": "nobody"}, "credentials_profile_name='nobody'"),
+        ({"region_name": "us east"}, "region_name='us east'"),
     ],
-    ids=["region", "url", "profile"],
+    ids=["region", "url", "profile", "no-region"],
 )
 def test_setting_that_botocore_refuses_is_named(
     is_async: bool, settings: dict[str, Any], argument: str
@@ -249,3 +251,31 @@ def test_submission_answer_that_is_no_json_object_names_no_inference(body: bytes
     output = protocol.read_output("InvokeEndpointAsync", {"x-amzn-RequestId": "r"}, body)
 
     assert output == {"ResponseMetadata": {"RequestId": "r"}}
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+@pytest.mark.parametrize(
+    ("environment", "text", "named"),
+    [
+        ({"AWS_PROFILE": "nobody"}, "", "AWS_PROFILE: .*nobody"),
+        ({}, "[default", "shared AWS files"),
+        ({"AWS_DEFAULTS_MODE": "odd", "AWS_DEFAULT_REGION": "us-east-1"}, "", "settings: .*odd"),
+    ],
+    ids=["profile", "file", "mode"],
+)
+def test_environment_that_botocore_refuses_is_named(
+    is_async: bool,
+    environment: dict[str, str],
+    text: str,
+    named: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "config").write_text(text)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    call = call_async if is_async else call_sync
+
+    with pytest.raises(ConfigurationError, match=named):
+        call(EndpointConfig(endpoint_name="e"))
