@@ -120,7 +120,8 @@ def _json(value: Any) -> str:
 def _replayed(arguments: str | None) -> str:
     """Give arguments that are no JSON object a form that the server can read again.
 
-    vLLM decodes the arguments of past calls, and refuses the request when they are not an object.
+    Chat templates write past arguments as an object, so servers decode them; vLLM 0.32 takes any
+    text there, others need not.
     """
     try:
         if isinstance(json.loads(arguments or ""), dict):
