@@ -202,11 +202,11 @@ def _url_of_bare_text(source: str, kind: Kind, mime_type: str | None) -> str:
     base64, whatever files there are. Other text is a path when that file exists, and base64 when
     a MIME type came with it.
     """
-    raw = _decoded(source)
+    raw, encoded = _decoded(source)
     if raw and sniff_mime_type(raw[:_HEAD_BYTES]):
-        return _data_url(raw, kind, mime_type, "base64 text")
+        return _data_url(raw, kind, mime_type, "base64 text", encoded)
     if raw and mime_type and not os.path.isfile(source):  # noqa: PTH113 - a str is all there is
-        return _data_url(raw, kind, mime_type, "base64 text")
+        return _data_url(raw, kind, mime_type, "base64 text", encoded)
     return _url_of_file(source, kind, mime_type)
 
 
@@ -226,24 +226,30 @@ def _url_of_file(path: str, kind: Kind, mime_type: str | None) -> str:
 def _checked_data_url(source: str, kind: Kind, mime_type: str | None) -> str:
     head, comma, encoded = source.partition(",")
     stated, *parameters = head[len("data:") :].split(";")
-    raw = _decoded(encoded) if "base64" in parameters else None
+    raw, encoded = _decoded(encoded) if "base64" in parameters else (None, "")
     if not comma or raw is None:
         raise ConfigurationError(
             f"The {kind} data URL {head[:64]!r} is not valid base64, the only kind vLLM takes. "
             "Encode it as 'data:<mime type>;base64,<data>', or give the bytes."
         )
-    return _data_url(raw, kind, stated or mime_type, "data URL")
+    return _data_url(raw, kind, stated or mime_type, "data URL", encoded)
 
 
-def _decoded(text: str) -> bytes | None:
-    """Decode base64 text, line breaks allowed; `None` when it is anything else."""
+def _decoded(text: str) -> tuple[bytes | None, str]:
+    """Decode base64 text, and give the text without line breaks; `None` when it is anything else.
+
+    Pictures are large: the text is taken as it is when it can be.
+    """
     try:
-        return base64.b64decode("".join(text.split()), validate=True)
+        return base64.b64decode(text, validate=True), text
     except (binascii.Error, ValueError):
-        return None
+        joined = "".join(text.split())
+    return _decoded(joined) if joined != text else (None, "")
 
 
-def _data_url(raw: bytes, kind: Kind, mime_type: str | None, where: str) -> str:
+def _data_url(
+    raw: bytes, kind: Kind, mime_type: str | None, where: str, encoded: str | None = None
+) -> str:
     if not raw:
         raise ConfigurationError(f"The {kind} ({where}) is empty.")
     sniffed = sniff_mime_type(raw[:_HEAD_BYTES])
@@ -261,7 +267,8 @@ def _data_url(raw: bytes, kind: Kind, mime_type: str | None, where: str) -> str:
             f"The {kind} ({where}) {what}. Known are {_SNIFFED[kind]}; for another "
             f"format pass mime_type='{kind}/...'."
         )
-    return f"data:{found};base64,{base64.b64encode(raw).decode('ascii')}"
+    encoded = encoded or base64.b64encode(raw).decode("ascii")
+    return f"data:{found};base64,{encoded}"
 
 
 def _is_pil_image(source: object) -> bool:
