@@ -164,9 +164,9 @@ def test_end_between_frames_is_fine() -> None:
     decoder.finish()
 
 
-def test_header_cache_is_bounded() -> None:
+def test_what_is_known_of_frames_is_bounded() -> None:
     decoder = FrameDecoder()
-    data = b"".join(encode(text("n", str(number)), b"") for number in range(1000))
+    data = b"".join(encode(text("n", str(number)), bytes(number)) for number in range(1000))
 
     frames = list(decoder.feed(data))
 
