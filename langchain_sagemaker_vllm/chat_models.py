@@ -1,26 +1,15 @@
 """`ChatSageMakerVLLM`: LangChain's chat model for vLLM behind a SageMaker endpoint."""
 
-import json
-from collections.abc import AsyncIterator, Iterator, Sequence
-from typing import Any, ClassVar, Literal
+from collections.abc import Sequence
+from typing import Any
 
-from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
-from langchain_core.language_models import BaseChatModel, LangSmithParams, LanguageModelInput
+from langchain_core.language_models import LanguageModelInput
 from langchain_core.language_models.model_profile import ModelProfile
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from langchain_core.messages import AIMessage
 from langchain_core.runnables import Runnable
 
-from langchain_sagemaker_vllm._endpoint import EndpointModel
-from langchain_sagemaker_vllm._errors import ConfigurationError, langchain_errors
-from langchain_sagemaker_vllm._messages import to_wire_messages
+from langchain_sagemaker_vllm._chat_calls import ChatCalls
 from langchain_sagemaker_vllm._profile import default_profile
-from langchain_sagemaker_vllm._replies import (
-    combined_output,
-    from_wire_chunk,
-    last_chunk,
-    to_chat_result,
-)
 from langchain_sagemaker_vllm._structured_output import (
     AnswerParser,
     Method,
@@ -30,163 +19,186 @@ from langchain_sagemaker_vllm._structured_output import (
     traced_schema,
 )
 from langchain_sagemaker_vllm._tools import ToolLike, wire_tool, wire_tool_choice
-from sagemaker_vllm import ChatRequest, InvocationOptions, chat_request
 
 
-class ChatSageMakerVLLM(EndpointModel, BaseChatModel):
-    """Chat model."""
+class ChatSageMakerVLLM(ChatCalls):
+    """LangChain chat model for vLLM behind a SageMaker endpoint.
 
-    kind: ClassVar[Literal["chat", "text"]] = "chat"
-    parameter_fields: ClassVar[tuple[str, ...]] = (
-        *EndpointModel.parameter_fields,
-        "top_logprobs",
-        "chat_template_kwargs",
-    )
+    ???+ info "Setup"
 
-    logprobs: bool | None = None
-    """Return the log probability of every token."""
-    top_logprobs: int | None = None
-    """Likeliest tokens to return at every position; needs `logprobs`."""
-    chat_template_kwargs: dict[str, Any] | None = None
-    """Arguments of the chat template, such as `{"enable_thinking": True}`. vLLM's own."""
-    merge_consecutive_messages: bool = False
-    """Join neighbouring messages of one role, for templates that demand strict alternation."""
-    send_names: bool = True
-    """Send the `name` of messages that have one. Mistral's tokenizer mode refuses names."""
+        ```bash
+        pip install 'sagemaker-vllm[langchain]'
+        export SAGEMAKER_ENDPOINT_NAME=my-endpoint AWS_REGION=us-east-1
+        ```
 
-    def __init__(self, **settings: Any) -> None:
-        """Check every setting; nothing is connected before the first call.
+        Credentials are found as boto3 finds them.
 
-        Raises:
-            ConfigurationError: A keyword is unknown, a value is wrong, or two settings conflict.
-        """
-        if settings.get("async_inference") is not None:
-            # An asynchronous inference cannot stream: `stream` gives the whole answer at once.
-            settings.setdefault("disable_streaming", True)
-        super().__init__(**settings)
+    ??? info "Key init args — completion params"
 
-    @property
-    def _llm_type(self) -> str:
-        return "sagemaker-vllm-chat"
+        | Param | Type | Description |
+        | --- | --- | --- |
+        | `model` | `str` | `model` of the request; `/opt/ml/model`, where SageMaker mounts it. |
+        | `temperature`, `top_p`, `seed`, `stop` | | Sampling. `None` leaves it to the server. |
+        | `max_tokens` | `int | None` | Tokens to generate at most. |
+        | `n` | `int | None` | Answers for each prompt (not for streams). |
+        | `logprobs`, `top_logprobs` | `bool`, `int` | Log probabilities of the tokens. |
+        | `top_k`, `min_p`, `repetition_penalty` | | vLLM's own sampling. |
+        | `chat_template_kwargs` | `dict | None` | Such as `{"enable_thinking": True}`. |
+        | `structured_outputs` | `dict | None` | vLLM's `choice`, `regex`, `grammar` or `json`. |
+        | `model_kwargs`, `extra_body` | `dict` | Every other parameter of the request. |
+
+        Every parameter of vLLM is also a keyword, here and of each call.
+
+    ??? info "Key init args — client params"
+
+        | Param | Type | Description |
+        | --- | --- | --- |
+        | `endpoint_name` | `str` | Else the environment's `SAGEMAKER_ENDPOINT_NAME`. |
+        | `region_name`, `credentials_profile_name` | `str | None` | Else boto3's rules. |
+        | `aws_access_key_id`, `aws_secret_access_key`, `aws_session_token` | `SecretStr | None` | |
+        | `endpoint_url` | `str | None` | Base URL in place of AWS's. |
+        | `client` | | A ready boto3 `sagemaker-runtime` client. |
+        | `inference_component_name`, `target_variant`, ... | `str | None` | SageMaker's options. |
+        | `timeout`, `connect_timeout` | `float` | Seconds: 70 and 10. |
+        | `max_retries`, `cold_start_timeout` | | How often, and how long, to try again. |
+        | `max_concurrency` | `int` | Connections, and async calls in flight, at most: 64. |
+        | `streaming`, `stream_usage` | `bool` | Stream `invoke` too; token counts in streams. |
+
+    ??? info "Instantiate"
+
+        ```python
+        from langchain_sagemaker_vllm import ChatSageMakerVLLM
+
+        model = ChatSageMakerVLLM(endpoint_name="my-endpoint", temperature=0, max_tokens=256)
+        ```
+
+    ??? info "Invoke"
+
+        ```python
+        messages = [
+            ("system", "Translate the user's sentence to French."),
+            ("human", "I love programming."),
+        ]
+        print(model.invoke(messages).text)
+        ```
+
+        A call may have its own parameters, SageMaker options and model:
+
+        ```python
+        model.invoke(messages, temperature=1, top_k=20, target_variant="AllTraffic")
+        ```
+
+    ??? info "Stream"
+
+        ```python
+        for chunk in model.stream(messages):
+            print(chunk.text, end="", flush=True)
+        ```
+
+        The sum of the chunks equals the plain answer. A stream that breaks raises an error whose
+        `partial` holds what came.
+
+    ??? info "Async"
+
+        ```python
+        import asyncio
+
+        async def main() -> None:
+            print((await model.ainvoke(messages)).text)
+            async for chunk in model.astream(messages):
+                print(chunk.text, end="", flush=True)
+            await model.abatch([messages, messages])
+
+        asyncio.run(main())
+        ```
+
+    ??? info "Tool calling"
+
+        ```python
+        from pydantic import BaseModel, Field
+
+        class GetWeather(BaseModel):
+            '''Tell the weather in a city.'''
+
+            city: str = Field(description="The city's name.")
+
+        message = model.bind_tools([GetWeather]).invoke("GetWeather of the city 'Paris', please.")
+        print(message.tool_calls)
+        ```
+
+        Arguments that are no JSON object, such as those of a cut answer, are
+        `invalid_tool_calls`, also in streams. See `bind_tools` for `tool_choice` and `strict`.
+
+    ??? info "Structured output"
+
+        ```python
+        class Joke(BaseModel):
+            '''A joke to tell.'''
+
+            setup: str
+            punchline: str
+
+        print(model.with_structured_output(Joke).invoke("Tell me a joke about cats."))
+        ```
+
+        vLLM keeps the schema while it writes. See `with_structured_output` for other schemas and
+        methods.
+
+    ??? info "JSON mode"
+
+        ```python
+        json_model = model.with_structured_output(None, method="json_mode")
+        print(json_model.invoke("Return a JSON object with a key 'numbers'."))
+        ```
+
+    ??? info "Image input"
+
+        ```python
+        from pathlib import Path
+
+        from langchain_core.messages import HumanMessage
+
+        from sagemaker_vllm import image_part
+
+        question = HumanMessage(
+            [
+                {"type": "text", "text": "What is in these pictures?"},
+                image_part(Path("photo.png")),
+                {"type": "image", "url": "https://example.com/cat.jpg"},
+            ]
+        )
+        print(model.invoke([question]).text)
+        ```
+
+    ??? info "Token usage"
+
+        ```python
+        print(model.invoke("Hello").usage_metadata)
+        ```
+
+        Streams count too (`stream_usage=False` switches that off), once, in the last chunk.
+
+    ??? info "Logprobs"
+
+        ```python
+        scored = model.bind(logprobs=True, top_logprobs=2).invoke("Hello")
+        print(scored.response_metadata["logprobs"]["content"][0])
+        ```
+
+    ??? info "Response metadata"
+
+        ```python
+        metadata = model.invoke("Hello").response_metadata
+        print(metadata["finish_reason"], metadata["model_name"], metadata["request_id"])
+        ```
+
+        Beside these: `stop_reason`, `normalized_finish_reason`, `token_usage`, `id`,
+        `invoked_production_variant`, and whatever else the server or SageMaker said. Reasoning is
+        in `additional_kwargs["reasoning_content"]` and a content block.
+    """
 
     def _resolve_model_profile(self) -> ModelProfile:
         return default_profile()
-
-    def _get_request_payload(
-        self,
-        messages: Sequence[BaseMessage],
-        *,
-        stop: list[str] | str | None = None,
-        **keywords: Any,
-    ) -> tuple[ChatRequest, InvocationOptions]:
-        """Build the body and the SageMaker options of a call; every call passes here.
-
-        Raises:
-            ConfigurationError: A keyword, parameter, tool or message is wrong; nothing was sent.
-        """
-        with langchain_errors():
-            tools = [wire_tool(tool) for tool in keywords.get("tools") or ()]
-            if keywords.get("tool_choice") is not None:
-                keywords["tool_choice"] = wire_tool_choice(keywords["tool_choice"], tools)
-            if keywords.get("response_format") is not None:
-                keywords["response_format"] = schema_format(keywords["response_format"])
-            call = self._call(keywords)
-            body = chat_request(
-                to_wire_messages(
-                    messages,
-                    merge_consecutive=self.merge_consecutive_messages,
-                    send_names=self.send_names,
-                ),
-                tools=tools,
-                parameters=self._parameters(stop, call.parameters),
-                model=call.model or self.model,
-            )
-            return body, call.options
-
-    def _get_stream_payload(
-        self, messages: Sequence[BaseMessage], stop: list[str] | None, keywords: dict[str, Any]
-    ) -> tuple[ChatRequest, InvocationOptions, bool]:
-        """Build a streamed call, and say whether to ask for token counts."""
-        include_usage = keywords.pop("stream_usage", None)
-        body, options = self._get_request_payload(messages, stop=stop, **keywords)
-        if body.get("n", 1) > 1:
-            raise ConfigurationError(
-                f"n={body['n']} cannot be streamed: LangChain's chunks are of one answer. Call "
-                "generate() with streaming=False, or stream with n=1."
-            )
-        return body, options, self.stream_usage if include_usage is None else include_usage
-
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002  # its signature
-        **kwargs: Any,
-    ) -> ChatResult:
-        body, options = self._get_request_payload(messages, stop=stop, **kwargs)
-        with langchain_errors():
-            return to_chat_result(self._sync_client().chat(body, options=options))
-
-    async def _agenerate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,  # noqa: ARG002  # its signature
-        **kwargs: Any,
-    ) -> ChatResult:
-        body, options = self._get_request_payload(messages, stop=stop, **kwargs)
-        with langchain_errors():
-            return to_chat_result(await self._async_client().chat(body, options=options))
-
-    def _stream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> Iterator[ChatGenerationChunk]:
-        body, options, include_usage = self._get_stream_payload(messages, stop, kwargs)
-        with (
-            langchain_errors(),
-            self._sync_client().stream_chat(
-                body, options=options, include_usage=include_usage
-            ) as stream,
-        ):
-            # Only langchain-core's typed events pass the manager, and they keep the metadata of
-            # the last chunk alone: the logprobs of all tokens must be there.
-            at_end = run_manager is not None
-            for wire in stream:
-                if chunk := from_wire_chunk(wire, with_logprobs=not at_end):
-                    if run_manager:
-                        run_manager.on_llm_new_token(chunk.text, chunk=chunk)
-                    yield chunk
-            chunk = last_chunk(stream.completion, with_logprobs=at_end)
-            if run_manager:
-                run_manager.on_llm_new_token("", chunk=chunk)
-            yield chunk
-
-    async def _astream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> AsyncIterator[ChatGenerationChunk]:
-        body, options, include_usage = self._get_stream_payload(messages, stop, kwargs)
-        with langchain_errors():
-            async with await self._async_client().stream_chat(
-                body, options=options, include_usage=include_usage
-            ) as stream:
-                at_end = run_manager is not None
-                async for wire in stream:
-                    if chunk := from_wire_chunk(wire, with_logprobs=not at_end):
-                        if run_manager:
-                            await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
-                        yield chunk
-                chunk = last_chunk(stream.completion, with_logprobs=at_end)
-                if run_manager:
-                    await run_manager.on_llm_new_token("", chunk=chunk)
-                yield chunk
 
     def bind_tools(
         self,
@@ -286,25 +298,3 @@ class ChatSageMakerVLLM(EndpointModel, BaseChatModel):
         }
         llm = self.bind(**own, **kwargs, ls_structured_output_format=traced)
         return llm | AnswerParser(schema, tool_name=tool_name).as_runnable(include_raw=include_raw)
-
-    def _combine_llm_outputs(self, llm_outputs: list[dict[str, Any] | None]) -> dict[str, Any]:
-        return combined_output(llm_outputs)
-
-    @property
-    def _identifying_params(self) -> dict[str, Any]:
-        return {
-            **super()._identifying_params,
-            "merge_consecutive_messages": self.merge_consecutive_messages,
-            "send_names": self.send_names,
-            "output_version": self.output_version,
-        }
-
-    def _get_llm_string(self, stop: list[str] | None = None, **kwargs: Any) -> str:
-        """Return the cache key: all that changes an answer besides the messages."""
-        body, options = self._get_request_payload([HumanMessage("-")], stop=stop, **kwargs)
-        del body["messages"]
-        key = {**self._identifying_params, "options": options.as_dict(), "body": body}
-        return json.dumps(key, sort_keys=True, default=str)
-
-    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
-        return self._ls_params("chat", stop, kwargs)

@@ -30,7 +30,76 @@ _RUN_KEYWORDS = frozenset({"tags", "metadata", "run_name", "run_id"})
 
 
 class SageMakerVLLM(EndpointModel, BaseLLM):
-    """LLM."""
+    """LangChain LLM for text completions of vLLM behind a SageMaker endpoint.
+
+    ???+ info "Setup"
+
+        As for `ChatSageMakerVLLM`.
+
+    ??? info "Key init args — completion params"
+
+        Those of `ChatSageMakerVLLM` but for the ones of chats; `logprobs` is a number here. Others
+        of vLLM, such as `echo` and `suffix`, are keywords too, here and of each call. Mind that
+        vLLM's default for `max_tokens` is 16.
+
+    ??? info "Key init args — client params"
+
+        | Param | Type | Description |
+        | --- | --- | --- |
+        | `max_prompts_per_request` | `int` | Prompts to send in one request: 128. |
+
+        All others as for `ChatSageMakerVLLM`.
+
+    ??? info "Instantiate"
+
+        ```python
+        from langchain_sagemaker_vllm import SageMakerVLLM
+
+        llm = SageMakerVLLM(endpoint_name="my-endpoint", max_tokens=32)
+        ```
+
+    ??? info "Invoke"
+
+        ```python
+        print(llm.invoke("The capital of France is"))
+        ```
+
+    ??? info "Many prompts"
+
+        They go in as few requests as possible, which vLLM works on at once:
+
+        ```python
+        result = llm.generate(["The capital of France is", "The opposite of hot is"], n=2)
+        for generations in result.generations:
+            print([generation.text for generation in generations])
+        print(result.llm_output)
+        ```
+
+        When one request of several fails, its error's `partial` holds the answers to the others;
+        `batch(..., return_exceptions=True)` gives them in their places.
+
+    ??? info "Stream"
+
+        ```python
+        for text in llm.stream("Once upon a time"):
+            print(text, end="", flush=True)
+        ```
+
+    ??? info "Async"
+
+        ```python
+        import asyncio
+
+        print(asyncio.run(llm.abatch(["One", "Two"])))
+        ```
+
+    ??? info "Token usage and response metadata"
+
+        ```python
+        generation = llm.generate(["Hello"]).generations[0][0]
+        print(generation.generation_info["finish_reason"])
+        ```
+    """
 
     kind: ClassVar[Literal["chat", "text"]] = "text"
 
