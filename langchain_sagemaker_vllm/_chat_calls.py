@@ -192,7 +192,8 @@ class ChatCalls(EndpointModel, BaseChatModel):
         body, options = self._get_request_payload([HumanMessage("-")], stop=stop, **kwargs)
         del body["messages"]
         key = {**self._identifying_params, "options": options.as_dict(), "body": body}
-        return json.dumps(key, sort_keys=True, default=str)
+        # Not sorted: an answer follows the order of a schema's properties.
+        return json.dumps(key, default=str)
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
         return self._ls_params("chat", stop, kwargs)

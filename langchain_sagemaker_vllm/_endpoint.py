@@ -347,12 +347,18 @@ class EndpointModel(BaseModel):
     def _known(cls, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Move vLLM's parameters that are no field into `model_kwargs`; refuse the unknown.
 
+        `None` means not given, as LangChain's users write it for defaults.
+
         Raises:
             ConfigurationError: A keyword is unknown; the error names the nearest known one.
         """
-        known = dict(settings)
-        if "max_completion_tokens" in known:
-            known["max_tokens"] = known.pop("max_completion_tokens")
+        known = {name: value for name, value in settings.items() if value is not None}
+        if (limit := known.pop("max_completion_tokens", None)) is not None:
+            if "max_tokens" in known:
+                raise ConfigurationError(
+                    "max_tokens and max_completion_tokens are two names of one limit; set one."
+                )
+            known["max_tokens"] = limit
         names = cls._field_names()
         with langchain_errors():
             others = {name: known.pop(name) for name in settings if name in known.keys() - names}
@@ -383,6 +389,8 @@ class EndpointModel(BaseModel):
                 seen[name] = place
 
 
+# Characters of a wrong value in an error: longer ones may hold a prompt.
+_MOST_SHOWN = 60
 _LS_KEYS = ("temperature", "max_tokens", "max_completion_tokens")
 
 
@@ -395,6 +403,7 @@ def _told(error: ValidationError) -> str:
     told = []
     for problem in error.errors(include_url=False, include_context=False):
         name = ".".join(map(str, problem["loc"]))
-        shown = "" if name in _SECRETS else f"={problem['input']!r}"
+        value = repr(problem["input"])
+        shown = "" if name in _SECRETS or len(value) > _MOST_SHOWN else f"={value}"
         told.append(f"{name}{shown}: {problem['msg']}.")
     return " ".join(told)

@@ -113,8 +113,13 @@ def _kept_reasoning(message: AIMessage) -> str:
     return reasoning if isinstance(reasoning, str) else ""
 
 
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+def _json(arguments: Any) -> str:
+    try:
+        return json.dumps(arguments, ensure_ascii=False)
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(
+            f"The arguments of a tool call in the messages cannot be written as JSON: {error}."
+        ) from error
 
 
 def _replayed(arguments: str | None) -> str:

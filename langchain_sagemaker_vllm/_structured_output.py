@@ -26,6 +26,8 @@ from sagemaker_vllm import StructuredOutputError, nearest, parse_json, response_
 Method = Literal["json_schema", "function_calling", "json_mode"]
 METHODS: tuple[str, ...] = get_args(Method)
 
+# The parser's name in traces.
+_STEP = "StructuredAnswer"
 _BEGIN = re.compile(r"[{\[]")
 # A number that may go on: shown when it is whole, so that values only grow.
 _OPEN_NUMBER = re.compile(r"(?<=[:,\[])\s*[-+.\deE]*$")
@@ -169,8 +171,8 @@ class AnswerParser:
     def as_runnable(self, *, include_raw: bool) -> Runnable[BaseMessage, Any]:
         """Return the step that follows the model."""
         if include_raw:
-            return RunnableLambda(self.parse_raw)
-        return RunnableGenerator(self._transform, self._atransform)
+            return RunnableLambda(self.parse_raw, name=_STEP)
+        return RunnableGenerator(self._transform, self._atransform, name=_STEP)
 
     def piece(self, message: AIMessageChunk) -> str:
         """Return what a chunk adds to the answer's text; of several calls the first one counts."""

@@ -79,6 +79,19 @@ async def test_b102_the_cache_of_a_text(
     assert await ask_twice(plain, start_emulator, SageMakerVLLM, change) == 2
 
 
+def test_b102_the_order_of_a_schema_is_part_of_the_key() -> None:
+    model = ChatSageMakerVLLM(endpoint_name="e")
+    properties = Weather.model_json_schema()["properties"]
+    turned = dict(reversed(properties.items()))
+
+    keys = {
+        model._get_llm_string(response_format={"type": "object", "properties": each})
+        for each in (properties, turned)
+    }
+
+    assert len(keys) == 2
+
+
 def test_b102_the_key_has_no_address_and_no_secret() -> None:
     model = ChatSageMakerVLLM(
         endpoint_name="e", aws_access_key_id="AKIDTEST", aws_secret_access_key="hidden"

@@ -252,6 +252,25 @@ async def test_the_body_is_the_same(way: Way, start_emulator: StartEmulator) -> 
     assert emulator.requests[0].headers["Content-Type"] == "application/json"
 
 
+@pytest.mark.parametrize("value", [True, False])
+async def test_parallel_calls_can_be_switched(
+    way: Way, start_emulator: StartEmulator, value: bool
+) -> None:
+    emulator = start_emulator([Reply("ok")])
+
+    await way.ask(ChatSageMakerVLLM().bind_tools([get_weather], parallel_tool_calls=value))
+
+    assert emulator.requests[0].json["parallel_tool_calls"] is value
+
+
+async def test_no_tools_are_not_sent(way: Way, start_emulator: StartEmulator) -> None:
+    emulator = start_emulator([Reply("ok")])
+
+    await way.ask(ChatSageMakerVLLM().bind_tools([]))
+
+    assert "tools" not in emulator.requests[0].json
+
+
 async def test_options_become_headers_in_every_way(way: Way, start_emulator: StartEmulator) -> None:
     emulator = start_emulator([Reply("ok")])
     model = ChatSageMakerVLLM(inference_component_name="ic", target_variant="a")

@@ -122,6 +122,11 @@ def test_calls_are_sent_with_arguments_as_text_and_null_content() -> None:
     assert made["tool_calls"] == [wire_call('{"p": "é", "n": null}')]
 
 
+def test_arguments_that_are_no_json_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="cannot be written as JSON"):
+        wire(AIMessage("", tool_calls=[call(args={"when": object})]))
+
+
 def test_text_beside_a_call_is_kept() -> None:
     (made,) = wire(AIMessage("Let me look.", tool_calls=[call()]))
 

@@ -81,6 +81,8 @@ def test_no_endpoint_is_refused(cls: Any) -> None:
         ({"seed": 1, "extra_body": {"seed": 1}}, "seed is set both as a keyword and in extra_body"),
         ({"min_tokens": 1, "model_kwargs": {"min_tokens": 1}}, "min_tokens is set both"),
         ({"async_inference": 3}, "must be an AsyncInferenceConfig"),
+        ({"max_tokens": 1, "max_completion_tokens": 2}, "two names of one limit"),
+        ({"structured_outputs": "long" * 50}, "structured_outputs: Input should be a valid dict"),
     ],
 )
 def test_wrong_settings_are_refused_with_a_cure(
@@ -104,6 +106,22 @@ def test_every_parameter_of_vllm_is_taken(cls: Any) -> None:
     model = cls(endpoint_name="e", min_tokens=3, bad_words=["x"], model_kwargs={"new": 1})
 
     assert body(model) == {"min_tokens": 3, "bad_words": ["x"], "new": 1}
+
+
+@models
+def test_none_means_not_given(cls: Any) -> None:
+    model = cls(
+        endpoint_name="e",
+        model=None,
+        timeout=None,
+        max_retries=None,
+        max_tokens=None,
+        streaming=None,
+        model_kwargs=None,
+        max_completion_tokens=None,
+    )
+
+    assert model == cls(endpoint_name="e")
 
 
 @models

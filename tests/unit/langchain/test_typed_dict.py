@@ -36,6 +36,13 @@ class Extended(typing_extensions.TypedDict):
     name: str
 
 
+class Bare(TypedDict):
+    """One with a default but no description, and metadata inside another type."""
+
+    size: Annotated[int, 3]
+    names: list[Annotated[str, "a name"]]
+
+
 class Nested(TypedDict):
     """One that holds others."""
 
@@ -73,6 +80,14 @@ def test_annotations_are_default_and_description() -> None:
         "description": "How many.",
     }
     assert properties["mode"]["default"] is None
+
+
+def test_a_default_needs_no_description() -> None:
+    schema = typed_dict_schema(Bare)
+
+    assert schema["properties"]["size"] == {"title": "Size", "type": "integer", "default": 3}
+    assert schema["properties"]["names"]["items"] == {"type": "string"}
+    assert schema["required"] == ["names"]
 
 
 def test_those_inside_are_converted_too() -> None:
