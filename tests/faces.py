@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import Generation
@@ -24,6 +24,8 @@ from llama_index.core.base.llms.types import (
     ThinkingBlock,
     ToolCallBlock,
 )
+from llama_index.core.prompts import PromptTemplate
+from pydantic import BaseModel
 
 from langchain_sagemaker_vllm import ChatSageMakerVLLM
 from langchain_sagemaker_vllm import SageMakerVLLM as LangChainText
@@ -33,10 +35,13 @@ from sagemaker_vllm import (
     SageMakerVLLMClient,
     chat_request,
     parse_arguments,
+    parse_json,
+    response_format,
     text_request,
 )
 
 Messages = Sequence[Mapping[str, Any]]
+T = TypeVar("T", bound=BaseModel)
 
 
 class ToolCall(NamedTuple):
@@ -118,6 +123,27 @@ class Face:
             return self._last_of(method(prompt, **keywords), _from_llama_index_text)
         method = model.acomplete if self.is_async else model.complete
         return _from_llama_index_text(self._run(method(prompt, **keywords)))
+
+    def predict(self, model: Any, kind: type[T], question: str, **keywords: Any) -> T:
+        """Ask a chat model for an object of a Pydantic class."""
+        if self.framework == "core":
+            wanted = {**keywords, "response_format": response_format(kind)}
+            answer = self.chat(model, [{"role": "user", "content": question}], **wanted)
+            return kind.model_validate(parse_json(answer.text, finish_reason=answer.finish_reason))
+        if self.framework == "langchain":
+            chain = model.with_structured_output(kind).bind(**keywords)
+            if self.is_stream:
+                stream = (chain.astream if self.is_async else chain.stream)(question)
+                return cast("T", self._collect(stream)[-1])
+            return cast(
+                "T", self._run((chain.ainvoke if self.is_async else chain.invoke)(question))
+            )
+        name = "stream_structured_predict" if self.is_stream else "structured_predict"
+        method = getattr(model, f"a{name}" if self.is_async else name)
+        # Braces in a template would be names to fill in.
+        prompt = PromptTemplate("{question}")
+        found = method(kind, prompt, llm_kwargs=keywords, question=question)
+        return cast("T", self._collect(found)[-1] if self.is_stream else self._run(found))
 
     def _core(self, method: Literal["chat", "complete"], model: Any, request: Any) -> Answer:
         if not self.is_stream:

@@ -35,7 +35,8 @@ CITY = {"type": "string", "enum": ["Paris", "London", "Rome"]}
 DIGIT = {"type": "integer", "minimum": 0, "maximum": 9}
 GET_WEATHER = tool("get_weather", strict=True, city=CITY)
 ADD = tool("add", strict=True, a=DIGIT, b=DIGIT)
-TOOLS = [GET_WEATHER, ADD]
+# For calls that the model is made to write: a strict tool would take precedence.
+TOOLS = [tool("get_weather", city=CITY), tool("add", a=DIGIT, b=DIGIT)]
 WEATHER_QUESTION = "What is the weather in Paris?"
 
 

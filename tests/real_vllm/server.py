@@ -49,9 +49,12 @@ class VLLMServer:
         log: Path of its output.
     """
 
-    def __init__(self, model: Literal["all", "text"]) -> None:
-        """Choose the model: `all` has eyes, tools and reasoning, `text` refuses all three."""
-        self.log = CACHE / f"server-{model}.log"
+    def __init__(self, model: Literal["all", "text"], *, name: str | None = None) -> None:
+        """Choose the model: `all` has eyes, tools and reasoning, `text` refuses all three.
+
+        `name` is the log's, where a model has several servers.
+        """
+        self.log = CACHE / f"server-{name or model}.log"
         self._port = _free_port()
         self.url = f"http://127.0.0.1:{self._port}"
         flags = [*COMMAND, "--port", str(self._port), *(ALL if model == "all" else [])]
@@ -86,6 +89,12 @@ class VLLMServer:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
+
+    @property
+    def pid(self) -> int:
+        """Id of the process that answers requests."""
+        assert self._process is not None
+        return self._process.pid
 
     def wait(self) -> None:
         """Return when the server takes requests.
