@@ -60,8 +60,11 @@ class BotoTransport:
         with self._translated_errors():
             output = self._call(operation, arguments)
         body = output["Body"]
-        parts = _parts(body, endpoint_name=self._config.endpoint_name)
-        return RawStream(output, parts, lambda: _close(body))
+        raw = _raw_stream(body)
+        # botocore's own decoder drops ModelStreamError's ErrorCode and takes 40 µs an event.
+        decoded = _parts_of_events(body) if raw is body else _parts_of_frames(raw)
+        parts = _parts(decoded, endpoint_name=self._config.endpoint_name)
+        return RawStream(output, parts, lambda: _close(raw))
 
     def close(self) -> None:
         """Close the connections of the own client; a given one stays the caller's."""
@@ -124,15 +127,13 @@ class BotoTransport:
             raise
 
 
-def _parts(body: Any, *, endpoint_name: str) -> Iterator[bytes]:
+def _parts(decoded: Iterator[bytes], *, endpoint_name: str) -> Iterator[bytes]:
     """Yield the container's bytes of a response body; every failure is an error of ours."""
     from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
     from urllib3.exceptions import HTTPError
 
-    # botocore's own decoder drops ModelStreamError's ErrorCode and takes 40 µs an event.
-    raw = _raw_stream(body)
     try:
-        yield from _parts_of_events(body) if raw is body else _parts_of_frames(raw)
+        yield from decoded
     except ClientError as error:
         found = error.response.get("Error", {})
         raise stream_fault(
@@ -172,8 +173,8 @@ def _raw_stream(body: Any) -> Any:
     return raw._raw_stream if is_botocores else raw  # noqa: SLF001  # no public way
 
 
-def _close(body: Any) -> None:
-    raw = _raw_stream(body)
+def _close(raw: Any) -> None:
+    """Close a body; it imports nothing, for it runs when the interpreter shuts down, too."""
     # No such method, or the connection has ended and gone back to the pool.
     with suppress(AttributeError, OSError, RuntimeError, ValueError):
         # Wakes a reader in another thread, which closing alone does not.

@@ -5,8 +5,10 @@ proxies, certificates and the parsing of errors. aiohttp only moves bytes.
 """
 
 import asyncio
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from sagemaker_vllm._aws_protocol import AWSProtocol
@@ -39,6 +41,7 @@ class HTTPTransport:
 
     async def invoke(self, operation: Operation, arguments: Mapping[str, Any]) -> RawAnswer:
         """Call an operation and read its whole body."""
+        await _import_aiohttp()
         with self._translated_errors():
             response = await self._send(operation, arguments)
         with self._translated_errors(answer_broken):
@@ -48,6 +51,7 @@ class HTTPTransport:
 
     async def open(self, operation: Operation, arguments: Mapping[str, Any]) -> AsyncRawStream:
         """Call a streaming operation; the parts are read as they are iterated."""
+        await _import_aiohttp()
         with self._translated_errors():
             response = await self._send(operation, arguments)
         output = self._protocol.read_output(operation, response.headers, b"")
@@ -126,6 +130,12 @@ class HTTPTransport:
             raise timed_out(error, endpoint_name=name, seconds=self._config.timeout) from error
         except (aiohttp.ClientError, OSError) as error:
             raise failed(error, endpoint_name=name) from error
+
+
+async def _import_aiohttp() -> None:
+    """Import what takes its time to import, off the event loop."""
+    if "aiohttp" not in sys.modules:
+        await asyncio.to_thread(import_module, "aiohttp")
 
 
 class _Session:
