@@ -119,10 +119,11 @@ async def test_every_streaming_mode_shows_the_turns(
     if mode == "messages":
         texts = [message.text for message, _ in items if message.text]
         assert texts[-3:] == ["It", " is", " 12 degrees."]
-        assert [m.content for m, _ in items if isinstance(m, ToolMessage)] == [
+        # Tools run at once, so either may be first.
+        assert {m.content for m, _ in items if isinstance(m, ToolMessage)} == {
             "12 degrees in Rome",
             "a trip to Rome costs 99 euros",
-        ]
+        }
     else:
         last = items[-1] if mode == "values" else items[-1]["model"]
         assert last["messages"][-1].text == "It is 12 degrees."
