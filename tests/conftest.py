@@ -1,5 +1,6 @@
 """What every test stands on: a clean environment, repeatable Hypothesis runs, emulators."""
 
+import asyncio
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -28,6 +29,9 @@ if "LIVE_ENDPOINT" not in os.environ:
         del os.environ[_name]
     os.environ["AWS_CONFIG_FILE"] = os.environ["AWS_SHARED_CREDENTIALS_FILE"] = os.devnull
     os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
+
+# Who asks for an event loop where there is none gets one that nothing closes (LlamaIndex does).
+asyncio.set_event_loop(None)
 
 # The two-core machines of CI are too uneven for deadlines; a failure must come back on every run.
 settings.register_profile(
