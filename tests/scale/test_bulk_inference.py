@@ -42,7 +42,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, emulator: Emulator) -> str:
-    command = [sys.executable, SCRIPT, folder / "questions.jsonl", folder / "answers"]
+    command = [sys.executable, str(SCRIPT), "questions.jsonl", "answers"]
     done = subprocess.run(
         [*command, "--actors", "2", "--max-concurrency", "8", "--block", "10"],
         env={
@@ -57,7 +57,7 @@ def run(folder: Path, emulator: Emulator) -> str:
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]
-    return done.stdout
+    return str(done.stdout)
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
