@@ -19,12 +19,23 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from llama_index.core import instrumentation
-from llama_index.core.base.llms.types import ChatMessage, ChatResponse, TextBlock
+from llama_index.core.base.llms.generic_utils import (
+    astream_chat_to_completion_decorator,
+    stream_chat_to_completion_decorator,
+)
+from llama_index.core.base.llms.types import (
+    ChatMessage,
+    ChatResponse,
+    CompletionResponseAsyncGen,
+    CompletionResponseGen,
+    TextBlock,
+)
 from llama_index.core.bridge.pydantic import BaseModel, ValidationError
 from llama_index.core.instrumentation.events.llm import (
     LLMStructuredPredictEndEvent,
     LLMStructuredPredictStartEvent,
 )
+from llama_index.core.llms.callbacks import llm_completion_callback
 from llama_index.core.llms.structured_llm import StructuredLLM
 from llama_index.core.output_parsers.pydantic import PydanticOutputParser
 from llama_index.core.program.function_program import get_function_tool
@@ -106,7 +117,7 @@ class StructuredPrediction(SageMakerVLLMSettings):
             ConfigurationError: `output_cls` is no Pydantic class.
         """
         _check_class(output_cls)
-        return super().as_structured_llm(output_cls, **kwargs)
+        return _StructuredLLM(llm=self, output_cls=output_cls, **kwargs)
 
     def _structured_stream_call(
         self,
@@ -209,6 +220,24 @@ class StructuredPrediction(SageMakerVLLMSettings):
                     f"pydantic_program_mode={other.value!r} is made for another LLM class. Use "
                     "'default' (vLLM enforces the schema), 'function' or 'llm'."
                 )
+
+
+class _StructuredLLM(StructuredLLM):
+    """LlamaIndex's wrapper, with the two calls that it leaves unimplemented."""
+
+    @llm_completion_callback()
+    def stream_complete(
+        self, prompt: str, formatted: bool = False, **kwargs: Any
+    ) -> CompletionResponseGen:
+        """Stream the object as it grows; `raw` is the object, `text` its JSON."""
+        return stream_chat_to_completion_decorator(self.stream_chat)(prompt, **kwargs)
+
+    @llm_completion_callback()
+    async def astream_complete(
+        self, prompt: str, formatted: bool = False, **kwargs: Any
+    ) -> CompletionResponseAsyncGen:
+        """Stream the object as it grows; `raw` is the object, `text` its JSON."""
+        return await astream_chat_to_completion_decorator(self.astream_chat)(prompt, **kwargs)
 
 
 class _GrowingObject:

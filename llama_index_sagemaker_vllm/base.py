@@ -66,17 +66,37 @@ class SageMakerVLLM(StructuredPrediction):
     Chat, completion, images, tools, structured output and token counts; every call synchronous
     and asynchronous, plain and streamed, with the same answer.
 
+    Args:
+        endpoint_name: Name of the endpoint; by default the environment's `SAGEMAKER_ENDPOINT_NAME`.
+        region_name: AWS region; like the credentials by default found as boto3 finds it.
+        temperature, max_tokens, stop, top_k, ...: Sampling; sent only when set, also per call.
+        target_variant, inference_component_name, session_id, ...: SageMaker's options, also per
+            call.
+        extra_body: Any other parameters of the request body.
+        context_window: Tokens that the model takes; LlamaIndex packs prompts by it.
+        is_chat_model: Call the chat API (the default), else vLLM's text completion.
+        is_function_calling_model: Whether the server parses tool calls (default: yes).
+        should_use_structured_outputs: Predict objects by `response_format` (default: yes).
+        timeout: Seconds to wait for an answer, or between parts of a stream. Default 70, since a
+            container has 60.
+        max_retries: How often a failed request is sent again. Default 2.
+
+    Raises:
+        ConfigurationError: A setting or an argument is wrong; nothing was sent.
+        SageMakerVLLMError: A call failed; the subclass says how.
+
     Examples:
+        `pip install 'sagemaker-vllm[llama-index]'`
+
         ```python
         from llama_index_sagemaker_vllm import SageMakerVLLM
 
         llm = SageMakerVLLM(endpoint_name="my-endpoint", region_name="us-east-1")
         print(llm.complete("Hello").text)
-        ```
 
-    Raises:
-        ConfigurationError: A setting or an argument is wrong; nothing was sent.
-        SageMakerVLLMError: The call failed; the subclass says how.
+        for response in llm.stream_complete("Tell me a story"):
+            print(response.delta, end="", flush=True)
+        ```
     """
 
     @classmethod

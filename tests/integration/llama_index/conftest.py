@@ -52,15 +52,14 @@ def asker(
     way: Way, runner: asyncio.Runner, start_emulator: Callable[..., Emulator]
 ) -> Iterator[AskerFactory]:
     """Make an asker: `asker([Reply("Hi")], temperature=0)`; its `emulator` has the requests."""
-    made: list[Asker] = []
+    made: list[SageMakerVLLM] = []
 
     def make(script: Any, *, part_size: Any = None, **settings: Any) -> Asker:
         emulator = start_emulator(script, part_size=part_size)
-        asker = Asker(SageMakerVLLM(**settings), way, runner, emulator)
-        made.append(asker)
-        return asker
+        made.append(SageMakerVLLM(**settings))
+        return Asker(made[-1], way, runner, emulator)
 
     yield make
-    for asker in made:
-        asker.llm.close()
-        runner.run(asker.llm.aclose())
+    for llm in made:
+        llm.close()
+        runner.run(llm.aclose())

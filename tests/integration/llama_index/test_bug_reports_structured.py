@@ -446,6 +446,15 @@ def test_structured_llm_of_no_class_is_refused(asker: AskerFactory) -> None:
         asker(answering("{}")).llm.as_structured_llm(dict)
 
 
+def test_structured_llm_answers_every_call(asker: AskerFactory) -> None:
+    ask = asker(answering('{"a": 1}'))
+    ask.llm = ask.llm.as_structured_llm(M)
+
+    assert ask.chat([ChatMessage(content="Make one.")])[-1].raw == M(a=1)
+    assert ask.complete("Make one.")[-1].raw == M(a=1)
+    assert ask.complete("Make one.")[-1].text.replace(" ", "") == '{"a":1}'
+
+
 @pytest.mark.parametrize("mode", ["openai", "guidance", "lm-format-enforcer"])
 def test_mode_of_another_class_is_refused_before_any_request(
     asker: AskerFactory, mode: str
