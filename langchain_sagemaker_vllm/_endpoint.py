@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import fields
 from datetime import datetime
 from functools import cache, cached_property
+from operator import itemgetter
 from typing import Any, ClassVar, Literal, Self, TypeVar, cast
 
 from langchain_core.language_models import LangSmithParams
@@ -28,6 +29,7 @@ from sagemaker_vllm import (
 )
 
 _CONFIG_NAMES = tuple(each.name for each in fields(EndpointConfig))
+_connection = itemgetter(*_CONFIG_NAMES)
 _SECRETS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
 # Keywords of LangChain's own, which never reach the endpoint.
 _FRAMEWORK_KEYWORDS = frozenset({"stream", "stream_usage", "tools"})
@@ -250,11 +252,11 @@ class EndpointModel(BaseModel):
 
         `dict.setdefault` is atomic: threads that call at once share one client.
         """
-        config = self._config()
-        key = (kind, config, id(self.client), id(self.async_inference))
-        made: _C = self._clients.get(key) or self._clients.setdefault(
-            key, kind(config, client=self.client, async_inference=self.async_inference)
-        )
+        key = (kind, *_connection(self.__dict__), id(self.client), id(self.async_inference))
+        made: _C | None = self._clients.get(key)
+        if made is None:
+            new = kind(self._config(), client=self.client, async_inference=self.async_inference)
+            made = self._clients.setdefault(key, new)
         return made
 
     @cached_property
@@ -335,8 +337,12 @@ class EndpointModel(BaseModel):
         return EndpointConfig(**{name: _plain(getattr(self, name)) for name in _CONFIG_NAMES})
 
     def _options(self) -> InvocationOptions:
-        names = OPTION_NAMES & self._field_names()
-        return InvocationOptions(**{name: getattr(self, name) for name in names})
+        return InvocationOptions(**{name: getattr(self, name) for name in self._option_names()})
+
+    @classmethod
+    @cache
+    def _option_names(cls) -> frozenset[str]:
+        return OPTION_NAMES & cls._field_names()
 
     @classmethod
     @cache

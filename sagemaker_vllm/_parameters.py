@@ -182,7 +182,7 @@ def split_keywords(
     Raises:
         ConfigurationError: A keyword is unknown; the error names the nearest known one.
     """
-    known = _PARAMETERS[kind].keys() | OPTION_NAMES | {"model", "extra_body"}
+    known = _KEYWORDS[kind]
     options: dict[str, Any] = {}
     parameters: dict[str, Any] = {}
     for name, value in keywords.items():
@@ -200,6 +200,12 @@ def split_keywords(
     )
 
 
+_KEYWORDS: dict[RequestKind, frozenset[str]] = {
+    kind: OPTION_NAMES.union(parameters, {"model", "extra_body"})
+    for kind, parameters in _PARAMETERS.items()
+}
+
+
 def merge_parameters(*layers: Mapping[str, Any]) -> dict[str, Any]:
     """Merge layers of parameters; later ones win.
 
@@ -208,7 +214,7 @@ def merge_parameters(*layers: Mapping[str, Any]) -> dict[str, Any]:
     merged into its layer.
     """
     merged: dict[str, Any] = {}
-    for layer in layers:
+    for layer in filter(None, layers):
         given = {name: value for name, value in layer.items() if value is not None}
         if more := given.pop("extra_body", None):
             given |= {name: value for name, value in more.items() if value is not None}
