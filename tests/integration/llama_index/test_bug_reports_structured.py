@@ -203,6 +203,7 @@ def test_b41_cut_answer_says_so_and_has_its_text(
         ("sorry", "invalid"),
         ('{"a": "x"}', "invalid"),
         ("[1", "invalid"),
+        ("So {this}.", "invalid"),
     ],
 )
 def test_unfit_answer_is_an_error_with_its_text(
