@@ -9,12 +9,11 @@ from operator import itemgetter
 from typing import Any, ClassVar, Literal, Self, TypeVar, cast
 
 from langchain_core.language_models import LangSmithParams
-from langchain_core.messages import BaseMessage
-from langchain_core.messages.utils import count_tokens_approximately
 from pydantic import BaseModel, Field, SecretStr, ValidationError
 
 from langchain_sagemaker_vllm._chunks import PROVIDER
 from langchain_sagemaker_vllm._errors import ConfigurationError, langchain_errors
+from langchain_sagemaker_vllm._tokens import TokenCounting
 from sagemaker_vllm import (
     OPTION_NAMES,
     AsyncSageMakerVLLMClient,
@@ -33,13 +32,11 @@ _connection = itemgetter(*_CONFIG_NAMES)
 _SECRETS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
 # Keywords of LangChain's own, which never reach the endpoint.
 _FRAMEWORK_KEYWORDS = frozenset({"stream", "stream_usage", "tools"})
-
-
 _NOT_PICKLED = frozenset({"_clients", "_serialized"})
 _C = TypeVar("_C", SageMakerVLLMClient, AsyncSageMakerVLLMClient)
 
 
-class EndpointModel(BaseModel):
+class EndpointModel(TokenCounting, BaseModel):
     """Fields and plumbing of a model behind a SageMaker endpoint."""
 
     kind: ClassVar[Literal["chat", "text"]]
@@ -96,6 +93,8 @@ class EndpointModel(BaseModel):
     """JMESPath expression for the explainer (not for streams)."""
     prefix_aware_id: str | None = None
     """Routing hint: calls with the same id share a prefix."""
+    accept: str | None = None
+    """Wanted MIME type of the answer."""
 
     timeout: float = 70.0
     """Seconds to wait for an answer, or between two parts of a stream (a container has 60 s)."""
@@ -207,39 +206,13 @@ class EndpointModel(BaseModel):
         copied.__dict__["session_expires"] = session.expires
         return copied
 
-    def get_num_tokens(self, text: str) -> int:
-        """Count the tokens of a text: by `custom_get_token_ids`, else about four bytes a token.
+    def close(self) -> None:
+        """Close the connections of synchronous calls; a later call opens new ones."""
+        self._sync_client().close()
 
-        The model's tokenizer is on the endpoint, which offers no counting; nothing is downloaded.
-        """
-        counter = getattr(self, "custom_get_token_ids", None)
-        return len(counter(text)) if counter else -(-len(text.encode()) // 4)
-
-    def get_token_ids(self, text: str) -> list[int]:
-        """Return the token ids of a text, by `custom_get_token_ids`.
-
-        Raises:
-            ConfigurationError: No tokenizer was given.
-        """
-        counter = getattr(self, "custom_get_token_ids", None)
-        if counter is None:
-            raise ConfigurationError(
-                "get_token_ids needs the model's tokenizer: pass custom_get_token_ids, such as "
-                "AutoTokenizer.from_pretrained(...).encode."
-            )
-        found: list[int] = counter(text)
-        return found
-
-    def get_num_tokens_from_messages(self, messages: list[BaseMessage], tools: Any = None) -> int:
-        """Count the tokens of a conversation, without the chat template's own.
-
-        Args:
-            messages: The conversation.
-            tools: Tools of the call; counted only without `custom_get_token_ids`.
-        """
-        if getattr(self, "custom_get_token_ids", None):
-            return sum(self.get_num_tokens(message.text) for message in messages)
-        return count_tokens_approximately(messages, tools=tools)
+    async def aclose(self) -> None:
+        """Close the running event loop's connections; a later call opens new ones."""
+        await self._async_client().aclose()
 
     def _sync_client(self) -> SageMakerVLLMClient:
         return self._client_of(SageMakerVLLMClient)
@@ -337,12 +310,7 @@ class EndpointModel(BaseModel):
         return EndpointConfig(**{name: _plain(getattr(self, name)) for name in _CONFIG_NAMES})
 
     def _options(self) -> InvocationOptions:
-        return InvocationOptions(**{name: getattr(self, name) for name in self._option_names()})
-
-    @classmethod
-    @cache
-    def _option_names(cls) -> frozenset[str]:
-        return OPTION_NAMES & cls._field_names()
+        return InvocationOptions(**{name: getattr(self, name) for name in OPTION_NAMES})
 
     @classmethod
     @cache

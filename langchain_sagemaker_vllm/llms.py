@@ -345,11 +345,8 @@ class SageMakerVLLM(EndpointModel, BaseLLM):
         stops = parameters.pop("stop", None if stop is None else [])
         if not given:
             return self, stops, rest
-        options = call.options.as_dict()
-        if accept := options.pop("accept", None):
-            rest["accept"] = accept
         own = {name: parameters.pop(name, None) for name in self.parameter_fields}
-        changed = {**own, **options, "model_kwargs": parameters, "extra_body": None}
+        changed = {**own, **call.options.as_dict(), "model_kwargs": parameters, "extra_body": None}
         return self.model_copy(update={**changed, "model": call.model}), stops, rest
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:

@@ -273,11 +273,15 @@ async def test_no_tools_are_not_sent(way: Way, start_emulator: StartEmulator) ->
 
 async def test_options_become_headers_in_every_way(way: Way, start_emulator: StartEmulator) -> None:
     emulator = start_emulator([Reply("ok")])
-    model = ChatSageMakerVLLM(inference_component_name="ic", target_variant="a")
+    model = ChatSageMakerVLLM(
+        inference_component_name="ic", target_variant="a", accept="application/json"
+    )
 
     await way.ask(model.bind(target_variant="b", custom_attributes="k=v", prefix_aware_id="p"))
 
     headers = emulator.requests[0].headers
+    assert "application/json" in (headers.get("X-Amzn-SageMaker-Accept"), headers.get("Accept"))
+    assert "accept" not in emulator.requests[0].json
     assert headers["X-Amzn-SageMaker-Inference-Component"] == "ic"
     assert headers["X-Amzn-SageMaker-Target-Variant"] == "b"
     assert headers["X-Amzn-SageMaker-Custom-Attributes"] == "k=v"
@@ -650,3 +654,15 @@ async def test_usage_can_be_left_out_of_a_stream(
     ):
         assert message.usage_metadata is None
     assert all("stream_options" not in request.json for request in emulator.requests)
+
+
+async def test_a_closed_model_connects_again(way: Way, start_emulator: StartEmulator) -> None:
+    start_emulator([Reply("one"), Reply("two")])
+    model = ChatSageMakerVLLM()
+
+    first = await way.ask(model)
+    model.close()
+    await model.aclose()
+    second = await way.ask(model)
+
+    assert (first.text, second.text) == ("one", "two")
