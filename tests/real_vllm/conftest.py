@@ -23,6 +23,13 @@ from tests.real_vllm.server import ServerError, VLLMServer
 
 LIVE_ENDPOINT = os.environ.get("LIVE_ENDPOINT")
 LIVE_WITHOUT = set(filter(None, os.environ.get("LIVE_WITHOUT", "").split(",")))
+ENVIRONMENT = {
+    "endpoint_name": "SAGEMAKER_ENDPOINT_NAME",
+    "endpoint_url": "AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME",
+    "region_name": "AWS_DEFAULT_REGION",
+    "aws_access_key_id": "AWS_ACCESS_KEY_ID",
+    "aws_secret_access_key": "AWS_SECRET_ACCESS_KEY",
+}
 ABILITIES = ("images", "reasoning", "tools")
 
 
@@ -35,6 +42,14 @@ class Endpoint:
 
     settings: dict[str, Any]
     server: VLLMServer | None = field(default=None, repr=False)
+
+    def environment(self) -> dict[str, str]:
+        """The environment variables that mean the same."""
+        return {
+            variable: self.settings[name]
+            for name, variable in ENVIRONMENT.items()
+            if self.settings.get(name)
+        }
 
 
 def pytest_configure(config: pytest.Config) -> None:
