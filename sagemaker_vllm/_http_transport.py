@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     import aiohttp
 
 _ERROR_STATUS = 300
+# Events of one stream before the other tasks of the event loop get their turn: a read may hold
+# hundreds, and aiohttp hands out what it has without ever waiting.
+_TURN = 8
 
 
 class HTTPTransport:
@@ -108,9 +111,11 @@ class HTTPTransport:
         decoder = FrameDecoder()
         try:
             async for read in response.content.iter_any():
-                for frame in decoder.feed(read):
+                for number, frame in enumerate(decoder.feed(read)):
                     if part := part_of(frame):
                         yield part
+                    if number % _TURN == _TURN - 1:
+                        await asyncio.sleep(0)
             decoder.finish()
         except (aiohttp.ClientError, OSError) as error:
             raise stream_broken(error, endpoint_name=self._config.endpoint_name) from error
