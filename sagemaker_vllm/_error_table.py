@@ -99,6 +99,12 @@ _STATUS = re.compile(r"Received (?:client|server) error \((?P<status>\d+)\)")
 _INPUT_VALUE = re.compile(r"input_value=.*?, input_type=", re.DOTALL)
 _CONSOLE_LINK = re.compile(r"\s*See https?://\S+ in account \d+ for more information\.?")
 _ACCOUNT = re.compile(r"\b\d{12}\b")
+# AWS quotes a signature that it refuses: the string that was signed, or the whole header.
+_SIGNED = re.compile(
+    r"(?P<name>The Canonical String for this request should have been|The String-to-Sign should "
+    r"have been|Authorization header:|x-amz-security-token:|Credential=).*",
+    re.DOTALL | re.IGNORECASE,
+)
 _MAX_SENTENCE = 1000
 
 
@@ -226,7 +232,8 @@ def service_error(
         region_name: The region that was called.
     """
     error = parsed.get("Error", {})
-    code, message = str(error.get("Code") or "Unknown"), str(error.get("Message") or "")
+    code = str(error.get("Code") or "Unknown")
+    message = _SIGNED.sub(r"\g<name> ...", str(error.get("Message") or ""))
     metadata = parsed.get("ResponseMetadata", {})
     request_id = metadata.get("RequestId")
     if code == "ModelError":
