@@ -4,13 +4,14 @@ import copy
 import json
 import re
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any, Literal, NoReturn
 
 from sagemaker_vllm._errors import ConfigurationError, StructuredOutputError
 
 _DEFAULT_NAME = "response"
 _MAX_NAME_LENGTH = 64
-_READY_TYPES = frozenset({"text", "json_object", "structural_tag"})
+_READY_TYPES = ("text", "json_object", "structural_tag")
 # The keys under which wrappers keep the schema: our own and OpenAI's `json_schema`, an OpenAI
 # function, an Anthropic tool.
 _WRAPPER_KEYS = ("schema", "parameters", "input_schema")
@@ -20,6 +21,8 @@ _SCHEMA_KEYWORDS = frozenset(
 # A fence's opening line; what follows it must be JSON, which is found by decoding it, so that
 # backticks inside of a JSON string cannot end the block.
 _FENCE = re.compile(r"```[\w+-]*\s*")
+# An answer that repeats itself without end must not be tried at every place.
+_MOST_FENCES = 64
 _CUT_REASONS = frozenset({"length", "abort", "repetition"})
 
 
@@ -54,7 +57,7 @@ def response_format(
     if not isinstance(schema, Mapping):
         raise ConfigurationError(_unsupported(schema))
     if schema.get("type") in _READY_TYPES and not schema.keys() & {"properties", "$defs"}:
-        return copy.deepcopy(dict(schema))
+        return _copied(schema)
     wrapper = _wrapper_of(schema)
     body = _body_of(wrapper)
     if body is not None:
@@ -169,13 +172,21 @@ def _wrapped(
     title = name or wrapper.get("name") or body.get("title")
     named: dict[str, Any] = {
         "name": schema_name(title if isinstance(title, str) else None),
-        "schema": copy.deepcopy(dict(body)),
+        "schema": _copied(body),
     }
     if wrapper.get("description"):
         named["description"] = wrapper["description"]
     if flag is not None:
         named["strict"] = flag
     return {"type": "json_schema", "json_schema": named}
+
+
+def _copied(schema: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        return copy.deepcopy(dict(schema))
+    except RecursionError as error:
+        message = "schema is nested too deeply; vLLM takes at most 64 levels."
+        raise ConfigurationError(message) from error
 
 
 def _unsupported(schema: object) -> str:
@@ -199,7 +210,7 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 def _decode(text: str) -> Any:
     if not text or text[0] in '{["':
         return _DECODER.decode(text)
-    for fence in _FENCE.finditer(text):
+    for fence in islice(_FENCE.finditer(text), _MOST_FENCES):
         try:
             value, end = _DECODER.raw_decode(text, fence.end())
         except ValueError:
