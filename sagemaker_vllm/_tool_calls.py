@@ -50,7 +50,7 @@ def parse_arguments(arguments: str, *, finish_reason: str | None) -> dict[str, A
             return None
         # orjson turns whole numbers beyond 64 bits into floats; they may be ids.
         found: dict[str, Any] = json.loads(arguments)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return found
 
@@ -80,6 +80,8 @@ class ToolCallTracker:
         self._at: dict[int, _Call] = {}
         self._by_id: dict[str, _Call] = {}
         self._taken: set[int] = set()
+        # Behind all calls: for one whose own index is missing or another's.
+        self._next = 0
 
     def rewrite(self, delta: dict[str, Any]) -> dict[str, Any]:
         """Return a delta with its call's own index; id and name only where they come first.
@@ -140,10 +142,9 @@ class ToolCallTracker:
         return current
 
     def _open(self, position: int | None) -> _Call:
-        index = len(self._calls) if position is None else position
-        while index in self._taken:
-            index += 1
+        index = self._next if position is None or position in self._taken else position
         self._taken.add(index)
+        self._next = max(self._next, index + 1)
         call = _Call(index)
         self._calls.append(call)
         return call
