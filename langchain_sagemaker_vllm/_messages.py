@@ -116,7 +116,7 @@ def _kept_reasoning(message: AIMessage) -> str:
 def _json(arguments: Any) -> str:
     try:
         return json.dumps(arguments, ensure_ascii=False)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise ConfigurationError(
             f"The arguments of a tool call in the messages cannot be written as JSON: {error}."
         ) from error

@@ -70,7 +70,7 @@ def _arguments(call: ToolCallBlock) -> str:
     if not isinstance(call.tool_kwargs, str):
         try:
             return json.dumps(call.tool_kwargs, ensure_ascii=False)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise ConfigurationError(
                 f"The arguments of the call to {call.tool_name!r} cannot be written as JSON: "
                 f"{error}."

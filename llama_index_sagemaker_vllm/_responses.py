@@ -159,9 +159,17 @@ def to_completion_response(response: ChatResponse) -> CompletionResponse:
 
 
 def _logprobs(wire: Mapping[str, Any] | None) -> list[list[LogProb]] | None:
-    """Return for each token its likeliest alternatives, or itself when there are none."""
-    if not wire:
+    """Return for each token its likeliest alternatives, or itself when there are none.
+
+    Logprobs of another shape are in the response's `raw` only.
+    """
+    try:
+        return _read_logprobs(wire) if wire else None
+    except (AttributeError, KeyError, TypeError, ValueError):
         return None
+
+
+def _read_logprobs(wire: Mapping[str, Any]) -> list[list[LogProb]]:
     if wire.get("content") is not None:
         return [
             [_logprob(each) for each in token.get("top_logprobs") or [token]]
