@@ -5,12 +5,15 @@ import logging
 import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from sagemaker_vllm._errors import ConfigurationError
 from sagemaker_vllm.emulator._faults import Origin, ServiceFaultError, validation_error
 from sagemaker_vllm.emulator._requests import RecordedRequest
+
+if TYPE_CHECKING:
+    from multidict import CIMultiDictProxy
 
 _logger = logging.getLogger(__name__)
 
@@ -94,6 +97,12 @@ class AsyncInference:
 
     async def _answer(self, request: RecordedRequest, origin: Origin) -> bytes:
         option = _options(request)
+        # What the service takes under names of its own, the container gets under the usual ones.
+        headers = cast("CIMultiDictProxy[str]", request.headers).copy()
+        for name in ("Content-Type", "Accept"):
+            if (value := option(name)) is not None:
+                headers[name] = value
+        request = replace(request, headers=headers)
         location = option("InputLocation")
         if location is not None:
             try:

@@ -11,7 +11,14 @@ import pytest
 from botocore.exceptions import ClientError
 from moto.server import ThreadedMotoServer
 
-from sagemaker_vllm.emulator import ContainerFault, Emulator, Hang, Reply, ServiceFault
+from sagemaker_vllm.emulator import (
+    ContainerFault,
+    Emulator,
+    Hang,
+    RecordedRequest,
+    Reply,
+    ServiceFault,
+)
 
 CHAT = json.dumps({"messages": [{"role": "user", "content": "Hi"}]})
 
@@ -191,3 +198,24 @@ def test_stop_ends_what_is_under_way(emulator: Emulator, runtime: Any) -> None:
     emulator.stop()
 
     assert len(emulator.requests) == 1
+
+
+def test_container_gets_the_content_type_under_its_usual_name(
+    s3: Any, s3_url: str, session: boto3.Session
+) -> None:
+    seen = []
+
+    def answer(request: RecordedRequest) -> Reply:
+        seen.append((request.headers["Content-Type"], request.headers["Accept"]))
+        return Reply("Hello")
+
+    with (
+        Emulator(
+            script=answer, async_output="s3://bucket/out/", s3_endpoint_url=s3_url
+        ) as emulator,
+        closing(session.client("sagemaker-runtime", endpoint_url=emulator.url)) as runtime,
+    ):
+        answered = submit(runtime, Body=CHAT, Accept="a/b")
+        fetch(s3, answered["OutputLocation"])
+
+    assert seen == [("application/json", "a/b")]
