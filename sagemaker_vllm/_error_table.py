@@ -75,7 +75,11 @@ CURES: dict[type[APIError], str] = {
         "Check the AWS credentials: refresh an expired session or sign in again, or choose a "
         "profile with credentials_profile_name."
     ),
-    PermissionDeniedError: "The role needs sagemaker:InvokeEndpoint on this endpoint.",
+    PermissionDeniedError: (
+        "The role needs sagemaker:InvokeEndpoint on this endpoint; for streams also "
+        "sagemaker:InvokeEndpointWithResponseStream, for async_inference "
+        "sagemaker:InvokeEndpointAsync."
+    ),
     EndpointNotFoundError: "Check endpoint_name and region_name.",
     ModelNotReadyError: "Set cold_start_timeout to wait for it.",
     PayloadTooLargeError: (

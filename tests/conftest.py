@@ -45,6 +45,18 @@ settings.register_profile("long", parent=settings.get_profile("ci"), max_example
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
+@pytest.fixture(scope="session")
+def s3_url() -> Iterator[str]:
+    """Base URL of a local S3."""
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
 @pytest.fixture
 def start_emulator(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., "Emulator"]]:
     """Start emulators for the test: `start_emulator([Reply(content="Hi")], part_size=3)`.

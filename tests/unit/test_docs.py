@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
+import boto3
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -48,8 +49,27 @@ def run_blocks(page: Path, codes: list[str]) -> None:
 
 
 @pytest.fixture
+def bucket(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Make `my-bucket` in a local S3 for a page that shows asynchronous inference."""
+    page = getattr(request.node, "callspec").params.get("page")  # noqa: B009  # not typed
+    if page is None or "AsyncInferenceConfig(" not in page.read_text(encoding="utf-8"):
+        return {}
+    url = request.getfixturevalue("s3_url")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", url)
+    s3 = boto3.client(
+        "s3", region_name="us-east-1", aws_access_key_id="any", aws_secret_access_key="any"
+    )
+    s3.create_bucket(Bucket="my-bucket")
+    s3.close()
+    return {"async_output": "s3://my-bucket/answers", "s3_endpoint_url": url}
+
+
+@pytest.fixture
 def endpoint(
-    start_emulator: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bucket: dict[str, Any],
+    start_emulator: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[None]:
     from PIL import Image
 
@@ -57,7 +77,13 @@ def endpoint(
 
     monkeypatch.chdir(tmp_path)
     Image.new("RGB", (32, 32), "red").save("photo.png")
-    start_emulator(SyntheticModel(), endpoint_name="my-endpoint", part_size=random_parts(1))
+    start_emulator(
+        SyntheticModel(),
+        endpoint_name="my-endpoint",
+        part_size=random_parts(1),
+        sessions=True,
+        **bucket,
+    )
     with patch.dict(os.environ):
         yield
 

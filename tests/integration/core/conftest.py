@@ -3,19 +3,8 @@ from typing import Any
 
 import boto3.session
 import pytest
-from moto.server import ThreadedMotoServer
 
 from tests.callers import KEYS
-
-
-@pytest.fixture(scope="session")
-def s3_url() -> Iterator[str]:
-    """Base URL of a local S3."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
 
 
 @pytest.fixture(scope="session")
