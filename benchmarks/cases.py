@@ -13,6 +13,8 @@ CORE, LANGCHAIN, LLAMA = "core", "LangChain", "LlamaIndex"
 BOTO3, AIOHTTP, LITELLM = "bare boto3", "bare aiohttp", "litellm"
 OPENAI, AWS = "langchain-openai (plain SSE)", "langchain-aws"
 REQUESTS, TOKENS = "requests/s", "tokens/s"
+# A LangChain model that does nothing but call the bare client.
+LEAST = "least LangChain model"
 SLOW = frozenset({OPENAI, AWS, LITELLM})
 ONE, MANY = 1, 64
 
@@ -21,6 +23,7 @@ AsyncFactory = Callable[[str], AsyncCall]
 
 CALLS: dict[str, Factory] = {
     BOTO3: peers.boto3_plain,
+    LEAST: peers.least_langchain,
     CORE: ours.core_plain,
     LANGCHAIN: ours.langchain_invoke,
     LLAMA: ours.llama_chat,
@@ -30,6 +33,7 @@ CALLS: dict[str, Factory] = {
 }
 ASYNC_CALLS: dict[str, AsyncFactory] = {
     AIOHTTP: peers.aiohttp_plain,
+    LEAST: peers.least_async_langchain,
     CORE: ours.core_aplain,
     LANGCHAIN: ours.langchain_ainvoke,
     LLAMA: ours.llama_achat,
@@ -109,7 +113,7 @@ def cases(driver: Driver) -> list[Case]:
     ]
 
 
-def rare_cases(driver: Driver, streams: ManyStreams) -> list[Case]:
+def rare_cases(driver: Driver, streams: ManyStreams, *, quick: bool) -> list[Case]:
     """Return the cases that few rounds are enough for."""
     modules = (
         "boto3",
@@ -121,11 +125,8 @@ def rare_cases(driver: Driver, streams: ManyStreams) -> list[Case]:
         "litellm",
     )
     runs = {module: import_time(module) for module in modules}
-    return [
-        Case("import", "ms", runs, reference="boto3"),
-        _many_streams(streams),
-        _long(driver),
-    ]
+    found = [Case("import", "ms", runs, reference="boto3"), _many_streams(streams, quick=quick)]
+    return found if quick else [*found, _long(driver)]
 
 
 def _sync(name: str, unit: str, subjects: dict[str, Factory], script: str, driver: Driver) -> Case:
@@ -170,10 +171,10 @@ def _first_token() -> Case:
     return Case("first token", "ms", runs, reference=BOTO3)
 
 
-def _many_streams(streams: ManyStreams) -> Case:
+def _many_streams(streams: ManyStreams, *, quick: bool) -> Case:
     runs: dict[str, Run] = {}
-    for subject in (AIOHTTP, CORE, LANGCHAIN):
-        for count in (64, 256, 1000):
+    for subject in (AIOHTTP, CORE) if quick else (AIOHTTP, CORE, LANGCHAIN):
+        for count in (64, 1000) if quick else (64, 256, 1000):
             runs[f"{subject} {count}"] = streams.run(subject, count)
     return Case("many streams", TOKENS, runs, reference=f"{AIOHTTP} 64")
 

@@ -15,11 +15,13 @@ from botocore.config import Config
 from botocore.credentials import Credentials
 from botocore.eventstream import EventStreamBuffer
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessageChunk, BaseMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
 
 from benchmarks.ours import QUESTION, AsyncCall, Call
 
 _WIRE = [{"role": "user", "content": QUESTION}]
+_RESULT = ChatResult(generations=[ChatGeneration(message=AIMessage("Hello"))])
 _BODY = {"model": "/opt/ml/model", "messages": _WIRE}
 _STREAM = {**_BODY, "stream": True, "stream_options": {"include_usage": True}}
 
@@ -85,6 +87,44 @@ def boto3_stream(script: str) -> Call:
                     AIMessageChunk(content=choice["delta"].get("content") or "")
                     count += 1
         return count
+
+    return call
+
+
+class _Least(BaseChatModel):
+    """What LangChain itself adds to a call, whatever model it is."""
+
+    call: Any
+
+    @property
+    def _llm_type(self) -> str:
+        return "least"
+
+    def _generate(self, *_arguments: Any, **_keywords: Any) -> ChatResult:
+        self.call()
+        return _RESULT
+
+    async def _agenerate(self, *_arguments: Any, **_keywords: Any) -> ChatResult:
+        await self.call()
+        return _RESULT
+
+
+def least_langchain(script: str) -> Call:
+    chat = _Least(call=boto3_plain(script))
+
+    def call() -> int:
+        assert chat.invoke(QUESTION).text
+        return 1
+
+    return call
+
+
+def least_async_langchain(script: str) -> AsyncCall:
+    chat = _Least(call=aiohttp_plain(script))
+
+    async def call() -> int:
+        assert (await chat.ainvoke(QUESTION)).text
+        return 1
 
     return call
 
