@@ -7,7 +7,6 @@ botocore learns work here too.
 import asyncio
 import io
 import ssl
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from sagemaker_vllm._config import EndpointConfig
 from sagemaker_vllm._error_table import service_error
 from sagemaker_vllm._errors import APIError
 from sagemaker_vllm._operations import METHODS, Operation, check_members
+from sagemaker_vllm._per_process import PerProcess
 from sagemaker_vllm._signature import Signer
 
 # aiohttp warns of a bytes body above this size, which it would write in one piece.
@@ -44,22 +44,30 @@ class SignedRequest:
     body: Any
 
 
-class AWSProtocol:
-    """Signs requests and reads answers, by botocore; loads it at first use, off the event loop.
+@dataclass(frozen=True, slots=True)
+class Route:
+    """The way to the endpoint.
 
     Attributes:
         proxy: URL of the proxy that the environment names for the endpoint.
-        ssl_context: Trusts what boto3 trusts (`AWS_CA_BUNDLE`); `None` for plain HTTP.
+        ssl_context: Trusts what boto3 trusts; `None` for plain HTTP.
     """
 
-    proxy: str | None = None
-    ssl_context: ssl.SSLContext | None = None
+    proxy: str | None
+    ssl_context: ssl.SSLContext | None
+
+
+class AWSProtocol:
+    """Signs requests and reads answers, by botocore; loads it at first use, off the event loop."""
 
     def __init__(self, config: EndpointConfig) -> None:
         """Keep the settings."""
         self._config = config
-        self._lock = threading.Lock()
-        self._loaded: _Loaded | None = None
+        self._loaded = PerProcess(self._load)
+
+    async def route(self) -> Route:
+        """Return the way to the endpoint; errors as for `signed_request`."""
+        return (await self._ready()).route
 
     async def signed_request(
         self, operation: Operation, arguments: Mapping[str, Any]
@@ -88,13 +96,13 @@ class AWSProtocol:
         self, operation: Operation, headers: Mapping[str, str], body: bytes
     ) -> dict[str, Any]:
         """Return the output members besides the payload, named as boto3 names them."""
-        return self._load().read_output(operation, headers, body)
+        return self._loaded.get().read_output(operation, headers, body)
 
     def read_error(
         self, operation: Operation, status: int, headers: Mapping[str, str], body: bytes
     ) -> APIError:
         """Make the error for an answer whose status says that the call failed."""
-        parsed = self._load().parse_error(operation, status, headers, body)
+        parsed = self._loaded.get().parse_error(operation, status, headers, body)
         return service_error(
             parsed,
             endpoint_name=self._config.endpoint_name,
@@ -102,22 +110,13 @@ class AWSProtocol:
         )
 
     async def _ready(self) -> "_Loaded":
-        loaded = self._loaded
-        if loaded is None:
-            loaded = await asyncio.to_thread(self._load)
-        return loaded
+        if not self._loaded.is_made:
+            await asyncio.to_thread(self._loaded.get)
+        return self._loaded.get()
 
     def _load(self) -> "_Loaded":
-        loaded = self._loaded
-        if loaded is None:
-            with self._lock:
-                loaded = self._loaded
-                if loaded is None:
-                    with self._translated_errors():
-                        loaded = _Loaded(self._config)
-                    self.proxy, self.ssl_context = loaded.proxy, loaded.ssl_context
-                    self._loaded = loaded
-        return loaded
+        with self._translated_errors():
+            return _Loaded(self._config)
 
     def _freeze(self, credentials: Any) -> Any:
         """Return the credentials of this moment; refreshes them when they are about to expire."""
@@ -125,7 +124,7 @@ class AWSProtocol:
 
         if credentials is None:
             # The next call looks for them again.
-            self._loaded = None
+            self._loaded.take()
             raise credentials_missing(NoCredentialsError(), self._config)
         with self._translated_errors():
             return credentials.get_frozen_credentials()
@@ -180,11 +179,12 @@ class _Loaded:
         self._signer = Signer(region=region, service=service, host=host)
         self._user_agent = f"{client.meta.config.user_agent or ''}".strip() or USER_AGENT
         self.credentials = session.get_credentials()
-        self.proxy = get_environ_proxies(base_url).get(urlsplit(base_url).scheme)
-        self.ssl_context = None
+        ssl_context = None
         if base_url.startswith("https:"):
             trusted = ca_bundle(session) or get_cert_path(verify=True)
-            self.ssl_context = ssl.create_default_context(cafile=trusted)
+            ssl_context = ssl.create_default_context(cafile=trusted)
+        proxy = get_environ_proxies(base_url).get(urlsplit(base_url).scheme)
+        self.route = Route(proxy, ssl_context)
         client.close()
 
     def sign(

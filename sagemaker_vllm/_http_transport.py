@@ -10,8 +10,9 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, M
 from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+from weakref import finalize
 
-from sagemaker_vllm._aws_protocol import AWSProtocol
+from sagemaker_vllm._aws_protocol import AWSProtocol, Route
 from sagemaker_vllm._config import EndpointConfig
 from sagemaker_vllm._error_table import (
     answer_broken,
@@ -46,22 +47,26 @@ class HTTPTransport:
         """Call an operation and read its whole body."""
         await _import_aiohttp()
         with self._translated_errors():
-            response = await self._send(operation, arguments)
-        with self._translated_errors(answer_broken):
-            async with response:
-                body = await response.read()
+            response, release = await self._send(operation, arguments)
+        try:
+            with self._translated_errors(answer_broken):
+                async with response:
+                    body = await response.read()
+        finally:
+            release()
         return RawAnswer(self._protocol.read_output(operation, response.headers, body), body)
 
     async def open(self, operation: Operation, arguments: Mapping[str, Any]) -> AsyncRawStream:
         """Call a streaming operation; the parts are read as they are iterated."""
         await _import_aiohttp()
         with self._translated_errors():
-            response = await self._send(operation, arguments)
+            response, release = await self._send(operation, arguments)
         output = self._protocol.read_output(operation, response.headers, b"")
 
         async def close() -> None:
             # At the end of its body the connection has gone back to the pool; else it is dropped.
             response.close()
+            release()
 
         return AsyncRawStream(output, self._parts(response), close)
 
@@ -77,33 +82,47 @@ class HTTPTransport:
 
     async def _send(
         self, operation: Operation, arguments: Mapping[str, Any]
-    ) -> "aiohttp.ClientResponse":
-        protocol = self._protocol
-        request = await protocol.signed_request(operation, arguments)
+    ) -> "tuple[aiohttp.ClientResponse, Callable[[], object]]":
+        """Return the open response, and what gives its place to the next call."""
         session = await self._session()
-        response = await session.client.post(
-            request.url,
-            data=request.body,
-            headers=request.headers,
-            # A signature holds for one host.
-            allow_redirects=False,
-            **session.route,
-        )
+        # Before signing: a signature that waits for a free connection expires.
+        await session.places.acquire()
+        try:
+            request = await self._protocol.signed_request(operation, arguments)
+            response = await session.client.post(
+                request.url,
+                data=request.body,
+                headers=request.headers,
+                # A signature holds for one host.
+                allow_redirects=False,
+                **session.route,
+            )
+        except BaseException:
+            session.places.release()
+            raise
+        # A response that is dropped gives its place back, too.
+        release = finalize(response, session.places.release)
+        release.atexit = False
         if response.status >= _ERROR_STATUS:
-            async with response:
-                body = await response.read()
-            raise protocol.read_error(operation, response.status, response.headers, body)
-        return response
+            try:
+                async with response:
+                    body = await response.read()
+            finally:
+                release()
+            raise self._protocol.read_error(operation, response.status, response.headers, body)
+        return response, release
 
     async def _session(self) -> "_Session":
         loop = asyncio.get_running_loop()
-        session = self._sessions.get(loop)
-        if session is None:
-            for closed in [each for each in self._sessions if each.is_closed()]:
-                del self._sessions[closed]
-            session = self._sessions[loop] = _Session(self._config, self._protocol)
-            await session.open()
-        return session
+        if loop not in self._sessions:
+            route = await self._protocol.route()
+            # Another call may have been first.
+            if loop not in self._sessions:
+                for closed in [each for each in self._sessions if each.is_closed()]:
+                    del self._sessions[closed]
+                session = self._sessions[loop] = _Session(self._config, route)
+                await session.open()
+        return self._sessions[loop]
 
     async def _parts(self, response: "aiohttp.ClientResponse") -> AsyncIterator[bytes]:
         import aiohttp
@@ -150,10 +169,11 @@ class _Session:
     async generators of its loop, so one of those holds the session.
     """
 
-    def __init__(self, config: EndpointConfig, protocol: AWSProtocol) -> None:
+    def __init__(self, config: EndpointConfig, route: Route) -> None:
         import aiohttp  # not before it is needed
 
-        self.route: dict[str, Any] = {"ssl": protocol.ssl_context or True, "proxy": protocol.proxy}
+        self.route: dict[str, Any] = {"ssl": route.ssl_context or True, "proxy": route.proxy}
+        self.places = asyncio.Semaphore(config.max_concurrency)
         self.client = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=config.max_concurrency),
             # Only silence is limited, in a plain answer and between two parts of a stream.

@@ -24,12 +24,18 @@ class PerProcess(Generic[_T]):
     def get(self) -> _T:
         """Return this process's value; of many threads one makes it."""
         made, process = self._made, os.getpid()
-        if made and made[0] == process:
-            return made[1]
-        with self._locks.setdefault(process, threading.Lock()):
-            if self._made is None or self._made[0] != process:
-                self._made = (process, self._make())
-            return self._made[1]
+        if made is None or made[0] != process:
+            with self._locks.setdefault(process, threading.Lock()):
+                made = self._made
+                if made is None or made[0] != process:
+                    self._made = made = (process, self._make())
+        return made[1]
+
+    @property
+    def is_made(self) -> bool:
+        """Whether `get` has nothing to wait for."""
+        made = self._made
+        return made is not None and made[0] == os.getpid()
 
     def take(self) -> _T | None:
         """Return this process's value, if it was made, and forget it: the caller closes it."""

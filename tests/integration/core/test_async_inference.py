@@ -416,7 +416,8 @@ def test_cancelled_call_stops_waiting_and_deletes_its_request(
 
     run(caller, lambda _: None, cancel, async_inference=config(delete_objects=True))
 
-    assert keys(s3) == []
+    # What the service makes of a request that is gone is its own matter.
+    assert [key for key in keys(s3) if key.startswith("in/")] == []
 
 
 async def test_loop_is_free_while_answers_are_awaited(

@@ -108,7 +108,7 @@ def test_expiring_credentials_are_refreshed_between_calls(
 
     async def asynchronous(client: AsyncSageMakerVLLMClient) -> None:
         await client.chat(QUESTION)
-        expire(client._transport._protocol._loaded.credentials)  # type: ignore[union-attr]
+        expire(client._transport._protocol._loaded.get().credentials)  # type: ignore[union-attr]
         await client.chat(QUESTION)
 
     run(caller, sync, asynchronous)
@@ -141,7 +141,7 @@ def test_event_loop_is_free_while_credentials_are_fetched(
         async with AsyncSageMakerVLLMClient() as client:
             if not is_first:
                 await client.chat(QUESTION)
-                credentials: Any = client._transport._protocol._loaded.credentials  # type: ignore[union-attr]
+                credentials: Any = client._transport._protocol._loaded.get().credentials  # type: ignore[union-attr]
                 credentials._expiry_time = datetime.now(UTC) + timedelta(minutes=1)
             (folder / "wait").touch()
             call = asyncio.create_task(client.chat(QUESTION))

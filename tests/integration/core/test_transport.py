@@ -1,8 +1,10 @@
 """What goes over the wire, and how it gets there: options, signatures, proxies, certificates."""
 
 import asyncio
+import gc
 import ssl
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -20,13 +22,15 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from sagemaker_vllm import (
+    AsyncSageMakerVLLMClient,
     ConnectionFailedError,
     InvalidRequestError,
     InvocationOptions,
+    PermissionDeniedError,
     chat_request,
 )
-from sagemaker_vllm.emulator import Emulator, RecordedRequest, Reply, ServiceFault
-from tests.callers import CALLERS, PLAIN, STREAMED, Caller, Mode
+from sagemaker_vllm.emulator import Emulator, Hang, RecordedRequest, Reply, ServiceFault
+from tests.callers import CALLERS, PLAIN, QUESTION, STREAMED, Caller, Mode, until
 
 HEADER = "X-Amzn-SageMaker-"
 # What both direct operations take.
@@ -308,3 +312,63 @@ def test_profile_of_the_shared_files_is_used(
     authorization: Any = emulator.requests[0].headers["Authorization"]
     assert "Credential=OWN/" in authorization
     assert "/eu-west-1/sagemaker/" in authorization
+
+
+async def test_call_that_waits_for_a_place_is_signed_when_it_has_one(
+    start_emulator: Callable[..., Emulator], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A signature is valid for five minutes; a full client may make a call wait longer."""
+    emulator = start_emulator([Reply(chunks=["a", "b"]), Reply("c")])
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> "Clock":
+            return cls(*now.timetuple()[:6], tzinfo=tz)
+
+    monkeypatch.setattr("sagemaker_vllm._aws_protocol.datetime", Clock)
+    async with AsyncSageMakerVLLMClient(max_concurrency=1) as client:
+        stream = await client.stream_chat(QUESTION)
+        await anext(stream)
+        waiting = asyncio.create_task(client.chat(QUESTION))
+        await asyncio.sleep(0.05)
+        now += timedelta(minutes=10)
+        await stream.aclose()
+        await waiting
+
+    dates = [each.headers["X-Amz-Date"] for each in emulator.requests]
+    assert dates == ["20260101T000000Z", "20260101T001000Z"]
+
+
+@pytest.mark.parametrize(
+    "fate", ["answered", "refused", "streamed", "left", "dropped", "cancelled"]
+)
+async def test_place_is_given_back_whatever_becomes_of_a_call(
+    fate: str, start_emulator: Callable[..., Emulator]
+) -> None:
+    begun: Any = {"refused": ServiceFault("AccessDeniedException", 403), "cancelled": Hang(60)}
+    emulator = start_emulator([begun.get(fate, Reply("a")), Reply("next")])
+
+    async def call(client: AsyncSageMakerVLLMClient) -> None:
+        if fate in {"answered", "refused"}:
+            await client.chat(QUESTION)
+            return
+        stream = await client.stream_chat(QUESTION)
+        if fate == "streamed":
+            [_ async for _ in stream]
+        elif fate == "left":
+            await anext(stream)
+            await stream.aclose()
+
+    async with AsyncSageMakerVLLMClient(max_concurrency=1) as client:
+        task = asyncio.create_task(call(client))
+        if fate == "cancelled":
+            await until(lambda: emulator.requests)
+            task.cancel()
+        with suppress(asyncio.CancelledError, PermissionDeniedError):
+            await task
+        # A dropped response warns, as it does in aiohttp by itself.
+        with warnings.catch_warnings(action="ignore"):
+            gc.collect()
+
+        assert (await client.chat(QUESTION)).text == "next"
