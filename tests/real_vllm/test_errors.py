@@ -155,8 +155,8 @@ def content_of(chunk: dict[str, Any]) -> str:
 
 def engine_of(server: VLLMServer) -> int:
     """Find the process that runs the model."""
-    children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
-    (engine,) = (
-        int(child) for child in children if "EngineCore" in Path(f"/proc/{child}/comm").read_text()
-    )
-    return engine
+    tasks = Path(f"/proc/{server.pid}/task").glob("*/children")
+    children = [child for task in tasks for child in task.read_text().split()]
+    # Linux keeps fifteen characters of a process's name.
+    (engine,) = (c for c in children if Path(f"/proc/{c}/comm").read_text().startswith("VLLM::"))
+    return int(engine)

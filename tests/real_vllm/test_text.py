@@ -92,11 +92,15 @@ def test_logprobs_of_the_prompt_and_the_text_come(endpoint: Endpoint) -> None:
 
 
 @pytest.mark.here
-def test_prompt_as_token_ids_is_taken(endpoint: Endpoint) -> None:
-    request = text_request("x", parameters={"max_tokens": 2, "temperature": 0, "echo": True})
+def test_prompt_as_token_ids_is_the_same_prompt(endpoint: Endpoint) -> None:
+    client = SageMakerVLLMClient(**endpoint.settings)
+    parameters = {"max_tokens": 4, "temperature": 0, "return_token_ids": True}
+    request = text_request("The sky is", parameters=parameters)
+    first = client.complete(request)
 
-    completion = SageMakerVLLMClient(**endpoint.settings).complete(
-        {**request, "prompt": [504, 6117, 314]}
+    second = client.complete(
+        {**request, "prompt": first.response["choices"][0]["prompt_token_ids"]}
     )
 
-    assert completion.text.startswith("The sky is")
+    assert second.text == first.text
+    assert second.response["usage"] == first.response["usage"]
