@@ -54,6 +54,7 @@ examples: $(DEV)  ## Run every block of README and docs, and every example
 	@$(PYTEST) -q tests/unit/test_docs.py
 
 test-vllm: $(DEV)  ## Test against a real vLLM on this CPU (4 GB, minutes the first time)
+	@$(BIN)/python -m tests.real_vllm.install
 	@$(PYTEST) -q tests/real_vllm
 
 test-scale: $(SCALE)  ## Run the example of bulk inference on a local Ray
