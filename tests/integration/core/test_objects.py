@@ -111,8 +111,10 @@ def test_client_goes_to_other_processes(
 # Threads and loops
 
 
-def test_threads_build_one_boto3_client(
-    start_emulator: Callable[..., Emulator], monkeypatch: pytest.MonkeyPatch
+def test_threads_build_one_boto3_client_and_fill_its_pool(
+    start_emulator: Callable[..., Emulator],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     start_emulator(echo)
     built: list[object] = []
@@ -134,6 +136,7 @@ def test_threads_build_one_boto3_client(
 
     assert answers == [str(number) for number in range(50)]
     assert len(built) == 1
+    assert "pool is full" not in caplog.text
 
 
 @pytest.mark.parametrize("caller", [CALLERS[1], CALLERS[3]], ids=lambda caller: caller.name)

@@ -16,6 +16,7 @@ from sagemaker_vllm import (
     chat_request,
     text_request,
 )
+from sagemaker_vllm._boto_session import make_session
 from sagemaker_vllm._parameters import RequestKind
 
 Client = type[SageMakerVLLMClient] | type[AsyncSageMakerVLLMClient]
@@ -109,3 +110,32 @@ def test_body_is_complete_before_anything_is_sent(client: Client, kind: RequestK
 def test_closing_what_was_never_opened_does_nothing() -> None:
     SageMakerVLLMClient(CONFIG).close()
     asyncio.run(AsyncSageMakerVLLMClient(CONFIG).aclose())
+
+
+def test_settings_reach_boto3() -> None:
+    config = EndpointConfig(
+        endpoint_name="e",
+        region_name="eu-west-1",
+        timeout=240.0,
+        connect_timeout=3.0,
+        max_concurrency=7,
+        max_retries=5,
+    )
+
+    with SageMakerVLLMClient(config) as client:
+        made = client._transport.client.meta.config
+
+    assert (made.read_timeout, made.connect_timeout) == (240.0, 3.0)
+    assert made.max_pool_connections == 7
+    # Retries are ours alone.
+    assert made.retries["total_max_attempts"] == 1
+
+
+def test_models_that_come_and_go_leave_no_trace_in_what_sessions_share() -> None:
+    def search_paths() -> list[str]:
+        config = EndpointConfig(endpoint_name="e", region_name="eu-west-1")
+        session = make_session(config)._session
+        paths: list[str] = session.get_component("data_loader").search_paths
+        return list(paths)
+
+    assert search_paths() == [search_paths() for _ in range(3)][-1]
