@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from sagemaker_vllm._chunks import Chunk
+from sagemaker_vllm._chunks import Chunk, normalise_usage
 
 Kind = Literal["chat", "text"]
 
@@ -83,7 +83,7 @@ class Accumulator:
         """Return what has come so far, as the plain call would have answered."""
         top = {"object": _OBJECTS[self._kind], **self._top}
         top["choices"] = [self._choice(index) for index in sorted(self._choices)]
-        top.setdefault("usage", None)
+        top["usage"] = normalise_usage(top.get("usage"))
         return top
 
     def _choice(self, index: int) -> dict[str, Any]:

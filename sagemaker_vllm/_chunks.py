@@ -80,18 +80,18 @@ class ChunkDecoder:
     def _normalise(self, choice: dict[str, Any], data: bytes) -> None:
         index = choice.setdefault("index", 0)
         reason = choice.setdefault("finish_reason", None)
-        _require(index, int)
-        _require(reason, str, type(None))
+        require(index, int)
+        require(reason, str, type(None))
         if error := failed_choice(reason, endpoint_name=self._endpoint_name, body=data):
             raise error
         choice["finish_reason"] = FINISH_REASONS.get(reason, reason)
         if "text" in choice:
-            _require(choice["text"], str)
+            require(choice["text"], str)
             return
         delta = choice["delta"] = choice.get("delta") or {}
         normalise_reasoning(delta)
-        _require(delta.get("content"), str, type(None))
-        _require(delta.get("reasoning"), str, type(None))
+        require(delta.get("content"), str, type(None))
+        require(delta.get("reasoning"), str, type(None))
         if calls := delta.pop("tool_calls", None):
             tracker = self._trackers.get(index)
             if tracker is None:
@@ -106,7 +106,20 @@ def normalise_reasoning(message: dict[str, Any]) -> None:
         message["reasoning"] = older
 
 
-def _require(value: object, *kinds: type) -> None:
+def normalise_usage(usage: object) -> dict[str, Any] | None:
+    """Keep the token counts that can be read; an odd one must not cost the answer."""
+    if not isinstance(usage, dict):
+        return None
+    kept: dict[str, Any] = {}
+    for name, given in usage.items():
+        value = normalise_usage(given) if name.endswith("_details") else given
+        if value is None or type(value) is int or not name.endswith("_tokens"):
+            kept[name] = value
+    return kept
+
+
+def require(value: object, *kinds: type) -> None:
+    """Refuse a value of another type; a `bool` is no `int` here."""
     if type(value) not in kinds:
         message = f"unexpected {type(value).__name__}"
         raise TypeError(message)

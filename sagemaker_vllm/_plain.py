@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from sagemaker_vllm._chunks import FINISH_REASONS, normalise_reasoning
+from sagemaker_vllm._chunks import FINISH_REASONS, normalise_reasoning, normalise_usage, require
 from sagemaker_vllm._error_table import failed_choice, stream_event_error
 from sagemaker_vllm._errors import ServerError
 from sagemaker_vllm._parameters import RequestKind
@@ -46,7 +46,7 @@ def read_response(
     if len(choices) < expected_choices:
         what = f"{len(choices)} of {expected_choices} choices"
         raise _not_a_completion(data, endpoint_name, what)
-    return {"usage": None, **response, "choices": choices}
+    return {**response, "choices": choices, "usage": normalise_usage(response.get("usage"))}
 
 
 def _normalise(choice: dict[str, Any], kind: RequestKind) -> None:
@@ -54,18 +54,18 @@ def _normalise(choice: dict[str, Any], kind: RequestKind) -> None:
     choice.setdefault("logprobs", None)
     choice.setdefault("stop_reason", None)
     reason = choice.get("finish_reason")
+    require(choice["index"], int)
+    require(reason, str, type(None))
     choice["finish_reason"] = FINISH_REASONS.get(reason, reason)
     if kind == "text":
-        if not isinstance(choice["text"], str):
-            raise TypeError
+        require(choice["text"], str)
         return
     message = choice["message"]
     normalise_reasoning(message)
     message.setdefault("reasoning", None)
     message.setdefault("content", None)
     for name in ("content", "reasoning"):
-        if not isinstance(message[name], str | None):
-            raise TypeError
+        require(message[name], str, type(None))
         # No text is `None`, as a stream without text gives it.
         message[name] = message[name] or None
     message["tool_calls"] = [_call(call) for call in message.get("tool_calls") or []]

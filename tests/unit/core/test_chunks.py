@@ -16,7 +16,7 @@ from sagemaker_vllm import (
     StreamDecodeError,
 )
 from sagemaker_vllm._accumulator import Accumulator
-from sagemaker_vllm._chunks import ChunkDecoder
+from sagemaker_vllm._chunks import ChunkDecoder, normalise_usage
 
 
 def decode(*chunks: Any) -> list[dict[str, Any]]:
@@ -212,3 +212,21 @@ def test_usage_is_the_last_one() -> None:
     accumulator.add({"choices": [], "usage": {"completion_tokens": 2}})
 
     assert accumulator.response()["usage"] == {"completion_tokens": 2}
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ({"total_tokens": 3, "own": "x"}, {"total_tokens": 3, "own": "x"}),
+        ({"prompt_tokens_details": None}, {"prompt_tokens_details": None}),
+        ({"total_tokens": "3", "prompt_tokens": True, "completion_tokens": 1.5}, {}),
+        (
+            {"prompt_tokens_details": {"cached_tokens": 2, "audio_tokens": []}},
+            {"prompt_tokens_details": {"cached_tokens": 2}},
+        ),
+        ({"completion_tokens_details": 7}, {"completion_tokens_details": None}),
+        (True, None),
+    ],
+)
+def test_token_counts_that_cannot_be_read_are_left_out(given: Any, kept: Any) -> None:
+    assert normalise_usage(given) == kept
