@@ -2,6 +2,7 @@
 
 import datetime as dt
 import os
+import platform
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -47,6 +48,8 @@ def plot(done: Sequence[Case], path: Path) -> None:
         panel.set_title(f"{case.name}: {case.unit}, {case.reference} = 1", fontsize=9)
         panel.tick_params(labelsize=8)
     today = dt.datetime.now(tz=dt.UTC).date()
-    figure.suptitle(f"{today}, {os.cpu_count()} cores, Python; bars are medians, lines quartiles")
+    machine = f"{os.cpu_count()} cores, Python {platform.python_version()}"
+    load = f"load {os.getloadavg()[0]:.1f}"
+    figure.suptitle(f"{today}, {machine}, {load}; bars are medians, lines quartiles")
     figure.tight_layout()
     figure.savefig(path, dpi=90)
