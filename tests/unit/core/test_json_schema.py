@@ -301,3 +301,12 @@ def test_an_answer_that_holds_no_json_says_why(
 
     assert caught.value.reason == reason
     assert caught.value.text == (refusal or text or "")
+
+
+def test_schema_that_is_nested_too_deeply_is_refused() -> None:
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(10_000):
+        schema = {"type": "array", "items": schema}
+
+    with pytest.raises(ConfigurationError, match="nested too deeply"):
+        response_format(schema)

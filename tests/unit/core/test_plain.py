@@ -161,6 +161,13 @@ def test_what_is_not_a_completion_is_an_error_with_the_raw_answer(body: bytes) -
     assert not caught.value.is_retryable
 
 
+def test_failure_given_as_finish_reason_is_an_error() -> None:
+    with pytest.raises(ServerError) as caught:
+        read({"choices": [{"text": "so far", "finish_reason": "error"}]}, "text")
+
+    assert b"so far" in caught.value.body  # type: ignore[operator]  # bytes, as they came
+
+
 def test_text_that_is_not_text_is_an_error() -> None:
     with pytest.raises(ServerError, match="not a completion"):
         read({"choices": [{"text": 5}]}, "text")
