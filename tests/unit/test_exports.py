@@ -95,6 +95,7 @@ def test_every_exported_name_is_there(package: str) -> None:
     module = import_module(package)
 
     assert all(hasattr(module, name) for name in PUBLIC[package])
+    assert PUBLIC[package] <= set(dir(module))
 
 
 @pytest.mark.parametrize("package", PUBLIC)
