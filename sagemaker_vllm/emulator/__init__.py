@@ -66,7 +66,3 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
