@@ -32,6 +32,9 @@ _ERROR_STATUS = 300
 # Events of one stream before the other tasks of the event loop get their turn: a read may hold
 # hundreds, and aiohttp hands out what it has without ever waiting.
 _TURN = 8
+# Calls that start in one turn of the event loop: a thousand at once would hold it for half a
+# second, nearly all of which is the opening of connections.
+_STARTS = 32
 
 
 class HTTPTransport:
@@ -88,6 +91,7 @@ class HTTPTransport:
         # Before signing: a signature that waits for a free connection expires.
         await session.places.acquire()
         try:
+            await session.start()
             request = await self._protocol.signed_request(operation, arguments)
             response = await session.client.post(
                 request.url,
@@ -185,9 +189,15 @@ class _Session:
             skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
         )
         self._holder = _hold(self.client)
+        self._starts = asyncio.Semaphore(_STARTS)
 
     async def open(self) -> None:
         await anext(self._holder)
+
+    async def start(self) -> None:
+        """Wait for a turn of the event loop in which another call may start."""
+        await self._starts.acquire()
+        asyncio.get_running_loop().call_soon(self._starts.release)
 
     async def aclose(self) -> None:
         await self._holder.aclose()

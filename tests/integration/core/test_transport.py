@@ -5,6 +5,7 @@ import gc
 import ssl
 import threading
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -338,6 +339,39 @@ async def test_call_that_waits_for_a_place_is_signed_when_it_has_one(
 
     dates = [each.headers["X-Amz-Date"] for each in emulator.requests]
     assert dates == ["20260101T000000Z", "20260101T001000Z"]
+
+
+async def test_many_calls_at_once_start_over_many_turns_of_the_event_loop(
+    start_emulator: Callable[..., Emulator], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls, turn = 300, 0
+    start_emulator([Reply("x")] * (calls + 1))
+    turns: list[int] = []
+    client = AsyncSageMakerVLLMClient(max_concurrency=calls)
+    protocol: Any = client._transport._protocol  # type: ignore[union-attr]
+    sign = protocol.signed_request
+
+    async def count_turns() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    def signed_request(*arguments: Any) -> Any:
+        turns.append(turn)
+        return sign(*arguments)
+
+    async with client:
+        # What is made once is made.
+        await client.chat(QUESTION)
+        monkeypatch.setattr(protocol, "signed_request", signed_request)
+        counting = asyncio.create_task(count_turns())
+        answers = await asyncio.gather(*(client.chat(QUESTION) for _ in range(calls)))
+        counting.cancel()
+
+    assert [each.text for each in answers] == ["x"] * calls
+    assert len(turns) == calls
+    assert max(Counter(turns).values()) <= 32
 
 
 @pytest.mark.parametrize(
