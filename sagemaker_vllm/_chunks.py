@@ -41,17 +41,22 @@ class ChunkDecoder:
             message = f"An event of the stream is not JSON ({len(data)} bytes)."
             raise StreamDecodeError(message, body=data) from error
         try:
-            if "error" in chunk or chunk.get("choices") is None:
+            if "error" in chunk or "choices" not in chunk or chunk["choices"] is None:
                 self._check(chunk, data)
             for choice in chunk["choices"]:
-                delta = choice.get("delta")
-                text = choice.get("text") if delta is None else delta.get("content")
                 # The common chunk holds a piece of text and nothing else.
-                if (
-                    text.__class__ is not str
-                    or choice.get("index").__class__ is not int
-                    or choice.get("finish_reason", text) is not None
-                    or (delta and len(delta) > 1)
+                if "delta" in choice:
+                    delta = choice["delta"]
+                    is_text = delta and len(delta) == 1 and "content" in delta
+                    text = delta["content"] if is_text else None
+                else:
+                    text = choice.get("text")
+                if not (
+                    text.__class__ is str
+                    and "finish_reason" in choice
+                    and choice["finish_reason"] is None
+                    and "index" in choice
+                    and choice["index"].__class__ is int
                 ):
                     self._normalise(choice, data)
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:

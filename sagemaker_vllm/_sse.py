@@ -30,14 +30,10 @@ class SSEDecoder:
             StreamDecodeError: A line is longer than `MAX_LINE`.
         """
         # The common part: one event of vLLM's, and the blank line after it.
-        if (
-            part[:7] == b"data: {"
-            and part[-3:] == b"}\n\n"
-            and part.find(b"\n") == len(part) - 2
-            and b"\r" not in part
-            and not self._open
-        ):
-            return [part[6:-2]]
+        if part[-2:] == b"\n\n" and not self._open:
+            lines = part.splitlines()
+            if len(lines) == 2 and lines[0][:7] == b"data: {":
+                return [lines[0][6:]]
         # A CR alone, an LF and CRLF end a line; the blank line that a CRLF makes here is skipped.
         if b"\r" in part:
             part = part.replace(b"\r", b"\n")
