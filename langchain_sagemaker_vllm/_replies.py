@@ -15,9 +15,13 @@ from langchain_sagemaker_vllm._chunks import (
     PROVIDER,
     Call,
     VLLMMessageChunk,
+    are_fragments,
+    arguments_piece,
     block_index,
+    generation_piece,
     read_call,
     split_calls,
+    text_piece,
 )
 from sagemaker_vllm import Completion
 
@@ -76,34 +80,19 @@ def from_wire_chunk(
     logprobs = choice.get("logprobs") if with_logprobs else None
     if not (content or kept or calls or logprobs):
         return None
-    if kept or calls:
-        message = VLLMMessageChunk(
-            content=content,
-            additional_kwargs=kept,
-            tool_call_chunks=calls,
-            response_metadata={"model_provider": PROVIDER},
-        )
-    else:
-        message = _text_chunk(content)
+    if not (kept or calls or logprobs):
+        return generation_piece(text_piece(content))
+    if not (kept or content or logprobs) and are_fragments(calls):
+        return generation_piece(arguments_piece(calls))
+    message = VLLMMessageChunk(
+        content=content,
+        additional_kwargs=kept,
+        tool_call_chunks=calls,
+        response_metadata={"model_provider": PROVIDER},
+    )
     return ChatGenerationChunk(
         message=message, generation_info={"logprobs": logprobs} if logprobs else None
     )
-
-
-_EMPTY = VLLMMessageChunk(content="", response_metadata={"model_provider": PROVIDER})
-
-
-def _text_chunk(text: str) -> VLLMMessageChunk:
-    """Return a piece of text: a copy, since a text that is one needs no validation."""
-    own: dict[str, Any] = {
-        "content": text,
-        "additional_kwargs": {},
-        "response_metadata": {"model_provider": PROVIDER},
-        "tool_calls": [],
-        "invalid_tool_calls": [],
-        "tool_call_chunks": [],
-    }
-    return _EMPTY.model_copy(update=own)
 
 
 def last_chunk(completion: Completion, *, with_logprobs: bool = False) -> ChatGenerationChunk:
@@ -184,14 +173,16 @@ def combined_output(outputs: Sequence[Mapping[str, Any] | None]) -> dict[str, An
 def response_metadata(completion: Completion, choice: Mapping[str, Any]) -> dict[str, Any]:
     """Collect everything that the server and SageMaker said about an answer; nulls are left out."""
     response = completion.response
-    found: dict[str, Any] = {"model_provider": PROVIDER, "model_name": response.get("model")}
-    found["token_usage"] = token_usage(completion) or None
-    found |= {name: response[name] for name in response.keys() - _RESPONSE_ELSEWHERE}
-    found |= {name: choice[name] for name in choice.keys() - _CHOICE_ELSEWHERE}
+    found = {"model_provider": PROVIDER, **llm_output(completion)}
+    found |= {name: said for name, said in response.items() if name not in _RESPONSE_ELSEWHERE}
+    found |= {name: said for name, said in choice.items() if name not in _CHOICE_ELSEWHERE}
+    found = {name: said for name, said in found.items() if said is not None}
+    if not found["token_usage"]:
+        del found["token_usage"]
     found |= completion.metadata.as_dict()
     # JSON or a stream: it says how the answer came, not what it is.
     found.pop("content_type", None)
-    return {name: value for name, value in found.items() if value is not None}
+    return found
 
 
 def token_usage(completion: Completion) -> dict[str, Any]:
@@ -205,8 +196,8 @@ def _from_wire_message(choice: Mapping[str, Any], completion: Completion) -> AIM
     calls, invalid = split_calls(_calls(choice))
     kept = {
         name: message[name]
-        for name in message.keys() - _MESSAGE_ELSEWHERE
-        if message[name] not in (None, [])
+        for name in message
+        if name not in _MESSAGE_ELSEWHERE and message[name] not in (None, [])
     }
     if message.get("reasoning"):
         kept["reasoning_content"] = message["reasoning"]

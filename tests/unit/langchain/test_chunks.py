@@ -17,6 +17,7 @@ from langchain_core.messages import (
     BaseMessage,
     message_chunk_to_message,
 )
+from langchain_core.outputs import ChatGenerationChunk
 
 from langchain_sagemaker_vllm._chunks import PROVIDER, VLLMMessageChunk, read_call
 from langchain_sagemaker_vllm._replies import from_wire_chunk
@@ -41,6 +42,54 @@ def last(finish_reason: str = "tool_calls", **fields: Any) -> VLLMMessageChunk:
 def total(*chunks: AIMessageChunk) -> Any:
     """Add chunks one after the other."""
     return functools.reduce(operator.add, chunks)
+
+
+def wire(**delta: Any) -> dict[str, Any]:
+    """Return a wire chunk."""
+    return {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
+
+
+@given(st.text(min_size=1))
+@settings(max_examples=100)
+def test_a_piece_of_text_is_what_validation_would_make(text: str) -> None:
+    validated = VLLMMessageChunk(content=text, response_metadata={"model_provider": PROVIDER})
+
+    assert_same_model(from_wire_chunk(wire(content=text)), ChatGenerationChunk(message=validated))
+
+
+@given(st.text(min_size=1) | st.sampled_from(['"', "1", "nul", " }", "\n{", '{"a', "[", "null"]))
+@settings(max_examples=100)
+def test_a_piece_of_arguments_is_what_validation_would_make(arguments: str) -> None:
+    delta = {"index": 1, "function": {"arguments": arguments}}
+    message = chunk(arguments, index=1)
+
+    made = from_wire_chunk(wire(tool_calls=[delta]))
+
+    assert_same_model(made, ChatGenerationChunk(message=message))
+
+
+def assert_same_model(made: Any, expected: Any) -> None:
+    """Compare what pydantic keeps of a model, in its order, but for which fields were given."""
+    for one, other in ((made, expected), (made.message, expected.message)):
+        assert type(one) is type(other)
+        assert repr(one) == repr(other)
+        mine, theirs = one.__getstate__(), other.__getstate__()
+        assert mine | {"__pydantic_fields_set__": None} == theirs | {
+            "__pydantic_fields_set__": None
+        }
+        assert list(mine["__dict__"]) == list(theirs["__dict__"])
+
+
+def test_pieces_share_nothing_that_can_change() -> None:
+    first, second = (from_wire_chunk(wire(content=text)) for text in "ab")
+    assert first
+    assert second
+
+    for name, value in first.message.__dict__.items():
+        if isinstance(value, list | dict | set):
+            assert value is not second.message.__dict__[name], name
+    assert first.message.model_fields_set is not second.message.model_fields_set
+    assert first.message.model_extra is not second.message.model_extra
 
 
 def test_a_whole_call_is_read() -> None:
