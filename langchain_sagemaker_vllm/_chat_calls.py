@@ -88,7 +88,7 @@ class ChatCalls(EndpointModel, BaseChatModel):
                 parameters=self._parameters(stop, call.parameters),
                 model=call.model or self.model,
             )
-            return body, call.options
+            return body, self._options().merged(call.options)
 
     def _get_stream_payload(
         self, messages: Sequence[BaseMessage], stop: list[str] | None, keywords: dict[str, Any]

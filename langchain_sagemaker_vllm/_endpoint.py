@@ -33,6 +33,7 @@ _SECRETS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
 # Keywords of LangChain's own, which never reach the endpoint.
 _FRAMEWORK_KEYWORDS = frozenset({"stream", "stream_usage", "tools"})
 _NOT_PICKLED = frozenset({"_clients", "_serialized"})
+_NO_OPTIONS = InvocationOptions()
 _C = TypeVar("_C", SageMakerVLLMClient, AsyncSageMakerVLLMClient)
 
 
@@ -256,21 +257,20 @@ class EndpointModel(TokenCounting, BaseModel):
         return super().__deepcopy__(memo)
 
     def _call(self, keywords: Mapping[str, Any]) -> CallKeywords:
-        """Sort a call's keywords, over the options of the model."""
-        call = split_keywords(keywords, kind=self.kind, extra=_FRAMEWORK_KEYWORDS)
-        return CallKeywords(
-            model=call.model or self.model,
-            options=self._options().merged(call.options),
-            parameters=call.parameters,
-        )
+        """Sort a call's keywords."""
+        return split_keywords(keywords, kind=self.kind, extra=_FRAMEWORK_KEYWORDS)
 
     def _parameters(
         self, stop: list[str] | str | None, given: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
         """Merge the model's parameters, the call's, and the call's `stop` (`None`: not given)."""
-        own = {name: getattr(self, name) for name in self.parameter_fields}
+        own = self.__dict__
         return merge_parameters(
-            own, self.model_kwargs, self.extra_body or {}, given or {}, {"stop": stop}
+            {name: own[name] for name in self.parameter_fields},
+            self.model_kwargs,
+            self.extra_body or {},
+            given or {},
+            {"stop": stop},
         )
 
     @property
@@ -310,7 +310,9 @@ class EndpointModel(TokenCounting, BaseModel):
         return EndpointConfig(**{name: _plain(getattr(self, name)) for name in _CONFIG_NAMES})
 
     def _options(self) -> InvocationOptions:
-        return InvocationOptions(**{name: getattr(self, name) for name in OPTION_NAMES})
+        own = self.__dict__
+        given = {name: own[name] for name in OPTION_NAMES if own[name] is not None}
+        return InvocationOptions(**given) if given else _NO_OPTIONS
 
     @classmethod
     @cache

@@ -131,7 +131,7 @@ class SageMakerVLLM(EndpointModel, BaseLLM):
                 parameters=self._parameters(stop, call.parameters),
                 model=call.model or self.model,
             )
-            return body, call.options
+            return body, self._options().merged(call.options)
 
     def _payloads(
         self, prompts: Sequence[str], stop: list[str] | None, keywords: Mapping[str, Any]
@@ -347,7 +347,8 @@ class SageMakerVLLM(EndpointModel, BaseLLM):
             return self, stops, rest
         own = {name: parameters.pop(name, None) for name in self.parameter_fields}
         changed = {**own, **call.options.as_dict(), "model_kwargs": parameters, "extra_body": None}
-        return self.model_copy(update={**changed, "model": call.model}), stops, rest
+        changed["model"] = call.model or self.model
+        return self.model_copy(update=changed), stops, rest
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
         return self._ls_params("llm", stop, kwargs)

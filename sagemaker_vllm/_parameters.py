@@ -196,8 +196,13 @@ def split_keywords(
             raise ConfigurationError(message)
         (options if name in OPTION_NAMES else parameters)[name] = value
     return CallKeywords(
-        model=keywords.get("model"), options=InvocationOptions(**options), parameters=parameters
+        model=keywords.get("model"),
+        options=InvocationOptions(**options) if options else _NO_OPTIONS,
+        parameters=parameters,
     )
+
+
+_NO_OPTIONS = InvocationOptions()
 
 
 _KEYWORDS: dict[RequestKind, frozenset[str]] = {
@@ -214,11 +219,13 @@ def merge_parameters(*layers: Mapping[str, Any]) -> dict[str, Any]:
     merged into its layer.
     """
     merged: dict[str, Any] = {}
-    for layer in filter(None, layers):
+    for layer in layers:
         given = {name: value for name, value in layer.items() if value is not None}
+        if not given:
+            continue
         if more := given.pop("extra_body", None):
             given |= {name: value for name, value in more.items() if value is not None}
-        if any(given.get(name) for name in _LIMITS):
+        if given.get("max_tokens") or given.get("max_completion_tokens"):
             for name in _LIMITS:
                 merged.pop(name, None)
         merged |= given
@@ -227,16 +234,17 @@ def merge_parameters(*layers: Mapping[str, Any]) -> dict[str, Any]:
         if stop not in ("", [], ()):
             is_one = isinstance(stop, str)
             merged["stop"] = [stop] if is_one else [*stop] if isinstance(stop, tuple) else stop
-    return _one_limit(merged)
+    if "max_tokens" in merged or "max_completion_tokens" in merged:
+        _keep_one_limit(merged)
+    return merged
 
 
-def _one_limit(merged: dict[str, Any]) -> dict[str, Any]:
+def _keep_one_limit(merged: dict[str, Any]) -> None:
     """Keep one name for the answer's limit; 0 is none, but for a completion that only echoes."""
     set_limits = [name for name in _LIMITS if merged.get(name)]
     for name in _LIMITS:
         if name in merged and name not in set_limits[-1:] and not merged.get("echo"):
             del merged[name]
-    return merged
 
 
 def check_parameters(parameters: Mapping[str, Any], *, kind: RequestKind) -> None:

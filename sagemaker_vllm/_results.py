@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, Self
 
 # Output members of the three operations (spec/sagemaker-runtime-api, botocore's service model).
@@ -67,8 +68,11 @@ class InvocationMetadata:
 
     def as_dict(self) -> dict[str, str]:
         """Return the fields that are set."""
-        values = {name: getattr(self, name) for name in self.__slots__}
-        return {name: value for name, value in values.items() if value is not None}
+        found = zip(self.__slots__, _metadata_values(self), strict=True)
+        return {name: value for name, value in found if value is not None}
+
+
+_metadata_values = attrgetter(*InvocationMetadata.__slots__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +80,8 @@ class Completion:
     """One answer: the same shape for chat and text, plain and streamed.
 
     Attributes:
-        response: vLLM's JSON, normalised (`sagemaker_vllm._normalise`). Not in the repr, since it
-            holds the completion.
+        response: vLLM's JSON, normalised: every server's dialect is one here. Not in the repr,
+            since it holds the completion.
         metadata: What SageMaker said about the invocation.
     """
 
