@@ -1,7 +1,6 @@
 """Compare this package with what people use today: `make bench`, or `make bench QUICK=1`."""
 
 import argparse
-import gc
 import os
 import platform
 import sys
@@ -42,8 +41,6 @@ def main() -> None:
         often = [case for case in cases(driver) if options.only in case.name]
         rare = rare_cases(driver, streams, quick=options.quick)
         rare = [case for case in rare if options.only in case.name]
-        gc.collect()
-        gc.freeze()
         for number in range(rounds):
             is_rare = number < rare_rounds
             for case in often + (rare if is_rare else []):

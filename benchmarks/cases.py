@@ -15,6 +15,8 @@ OPENAI, AWS = "langchain-openai (plain SSE)", "langchain-aws"
 REQUESTS, TOKENS = "requests/s", "tokens/s"
 # A LangChain model that does nothing but call the bare client.
 LEAST = "least LangChain model"
+# LangChain in a process that collects garbage rarely.
+RARE_GC = "LangChain, rare gc"
 SLOW = frozenset({OPENAI, AWS, LITELLM})
 ONE, MANY = 1, 64
 
@@ -80,7 +82,7 @@ def cases(driver: Driver) -> list[Case]:
         _async("async stream 2,000 tokens", TOKENS, "tokens-2000", ONE, driver),
         _async("async stream 100 tokens, 64 in flight", TOKENS, "tokens-100", MANY, driver),
         _async(
-            "the same, each event sent by itself",
+            "the same, an event a write",
             TOKENS,
             "tokens-100-each",
             MANY,
@@ -176,6 +178,8 @@ def _many_streams(streams: ManyStreams, *, quick: bool) -> Case:
     for subject in (AIOHTTP, CORE) if quick else (AIOHTTP, CORE, LANGCHAIN):
         for count in (64, 1000) if quick else (64, 256, 1000):
             runs[f"{subject} {count}"] = streams.run(subject, count)
+    if not quick:
+        runs[f"{RARE_GC} 1000"] = streams.run(RARE_GC, 1000)
     return Case("many streams", TOKENS, runs, reference=f"{AIOHTTP} 64")
 
 

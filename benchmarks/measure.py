@@ -1,6 +1,7 @@
 """Rounds, rates and ratios."""
 
 import asyncio
+import gc
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -47,6 +48,9 @@ class Case:
     def round(self, number: int, *, with_slow: bool) -> None:
         for name, run in self.runs.items():
             if with_slow or name not in self.slow:
+                # Else a collection walks through what others left, on this one's time.
+                gc.collect()
+                gc.freeze()
                 self.samples.setdefault(name, {})[number] = run()
 
     def values(self, name: str, *, cpu: bool = False) -> list[float]:
