@@ -5,6 +5,7 @@ variables that boto3 reads, so they are written as for a real endpoint. The bloc
 their names, in order. The folder they run in holds a picture, `photo.png`.
 """
 
+import gc
 import os
 import re
 import runpy
@@ -40,12 +41,15 @@ def run_blocks(page: Path, codes: list[str]) -> None:
     """Run blocks with one set of names, each with the environment as it was."""
     module = ModuleType("a_page")
     sys.modules[module.__name__] = module
+    threshold = gc.get_threshold()
     try:
         for code in codes:
             with patch.dict(os.environ):
                 exec(compile(code, page, "exec"), vars(module))  # noqa: S102  this is the test
     finally:
         del sys.modules[module.__name__]
+        gc.set_threshold(*threshold)
+        gc.unfreeze()
 
 
 @pytest.fixture
