@@ -23,8 +23,10 @@ from sagemaker_vllm import (
     SageMakerVLLMClient,
     StatefulSession,
     __version__,
+    chat_request,
     merge_parameters,
     split_keywords,
+    text_request,
 )
 
 _CONFIG_NAMES = tuple(each.name for each in fields(EndpointConfig))
@@ -161,6 +163,8 @@ class EndpointModel(TokenCounting, BaseModel):
             self._options()
             self._sync_client()
         self._refuse_doubles()
+        with langchain_errors():
+            self._check_parameters()
         if add_version := getattr(self, "_add_version", None):
             add_version("sagemaker-vllm", __version__)
 
@@ -347,6 +351,16 @@ class EndpointModel(TokenCounting, BaseModel):
         if others:
             known["model_kwargs"] = {**kwargs, **others}
         return known
+
+    def _check_parameters(self) -> None:
+        """Check now what else the first call would."""
+        parameters = self._parameters(None)
+        if self.kind == "text":
+            text_request("-", parameters=parameters)
+            return
+        # The tools come with a call.
+        parameters.pop("tool_choice", None)
+        chat_request([{"role": "user", "content": "-"}], parameters=parameters)
 
     def _refuse_doubles(self) -> None:
         """Refuse a parameter that is set at two places of the constructor."""

@@ -57,6 +57,8 @@ _SAMPLING = (
     "chat_template_kwargs",
     "structured_outputs",
 )
+# Characters of a wrong value in an error: longer ones may hold a prompt.
+_MOST_SHOWN = 60
 _CONNECTED_BY = frozenset({*_CONNECTION, *_SECRETS, "client", "async_inference"})
 
 
@@ -306,6 +308,8 @@ class SageMakerVLLMSettings(FunctionCallingLLM):
         """Check now what else the first call would."""
         parameters = merge_parameters(self._parameters())
         self._check_limit(parameters)
+        # The tools come with a call.
+        parameters.pop("tool_choice", None)
         if self.is_chat_model:
             chat_request([{"role": "user", "content": "-"}], parameters=parameters)
         else:
@@ -322,9 +326,10 @@ class SageMakerVLLMSettings(FunctionCallingLLM):
 
 
 def _explained(error: ValidationError) -> str:
-    """Say which settings are wrong, without the secrets among their values."""
-    wrong = [
-        f"{'.'.join(map(str, each['loc']))}: {each['msg']}"
-        for each in error.errors(include_input=False, include_url=False)
-    ]
-    return f"SageMakerVLLM cannot be made with these settings. {'; '.join(wrong)}"
+    """Say which settings are wrong, without the values of secrets and without long ones."""
+    wrong = []
+    for each in error.errors(include_context=False, include_url=False):
+        name, value = ".".join(map(str, each["loc"])), repr(each["input"])
+        shown = "" if name in _SECRETS or len(value) > _MOST_SHOWN else f"={value}"
+        wrong.append(f"{name}{shown}: {each['msg']}.")
+    return " ".join(wrong)

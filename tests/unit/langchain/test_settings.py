@@ -71,6 +71,11 @@ def test_no_endpoint_is_refused(cls: Any) -> None:
         ({"temprature": 1}, "Unknown keyword temprature=1. Did you mean 'temperature'"),
         ({"endpointname": "e"}, "Did you mean 'endpoint_name'"),
         ({"temperature": "hot"}, "temperature='hot': Input should be a valid number"),
+        ({"temperature": float("nan")}, "temperature=nan must be a finite number"),
+        ({"top_p": 2}, "top_p=2.0 must be at most 1"),
+        ({"max_tokens": -1}, "max_tokens=-1 must be at least 0"),
+        ({"stop": [""]}, "must be one or more strings that are not empty"),
+        ({"extra_body": {"top_k": "a"}}, "top_k='a' must be a whole number, not str"),
         ({"timeout": 0}, "timeout=0.0 must be more than 0"),
         ({"max_retries": -1}, "max_retries=-1 must be at least 0"),
         ({"target_variant": ""}, "target_variant='' must be a non-empty string"),
@@ -173,6 +178,13 @@ def test_a_stop_of_none_keeps_the_models(cls: Any, stop: Any, sent: dict[str, An
 def test_an_unknown_keyword_of_a_call_names_the_nearest(cls: Any) -> None:
     with pytest.raises(ConfigurationError, match="Did you mean 'temperature'"):
         body(cls(endpoint_name="e"), temprature=1)
+
+
+def test_a_tool_choice_may_wait_for_the_tools_of_a_call() -> None:
+    model = ChatSageMakerVLLM(endpoint_name="e", model_kwargs={"tool_choice": "auto"})
+
+    with pytest.raises(ConfigurationError, match="tool_choice='auto' needs tools"):
+        body(model)
 
 
 @models

@@ -37,7 +37,7 @@ class Client:
         ({"endpoint_nam": "e"}, "Did you mean 'endpoint_name'"),
         ({"temprature": 1}, "Did you mean 'temperature'"),
         ({"temperature": -1}, "temperature=-1.0 must be at least 0"),
-        ({"temperature": "hot"}, "temperature: Input should be a valid number"),
+        ({"temperature": "hot"}, "temperature='hot': Input should be a valid number"),
         ({"top_p": 2}, "top_p=2.0"),
         ({"stop": [""]}, "stop="),
         ({"logprobs": 3}, "must be True or False"),
@@ -49,7 +49,7 @@ class Client:
         ({"max_concurrency": 0}, "max_concurrency=0"),
         ({"target_variant": "x" * 64}, "target_variant has 64 characters"),
         ({"aws_access_key_id": "AKIA"}, "belong together"),
-        ({"async_inference": 3}, "async_inference"),
+        ({"async_inference": 3}, "async_inference=3"),
     ],
 )
 def test_wrong_setting_is_refused_by_name(settings: dict[str, Any], says: str) -> None:
