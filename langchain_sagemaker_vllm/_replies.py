@@ -63,7 +63,7 @@ def from_wire_chunk(
         return None
     delta = choice["delta"]
     content = delta.get("content") or ""
-    kept = {}
+    kept: dict[str, str] = {}
     if reasoning := delta.get("reasoning"):
         kept["reasoning_content"] = reasoning
     if refusal := delta.get("refusal"):
@@ -80,19 +80,18 @@ def from_wire_chunk(
     logprobs = choice.get("logprobs") if with_logprobs else None
     if not (content or kept or calls or logprobs):
         return None
-    if not (kept or calls or logprobs):
-        return generation_piece(text_piece(content))
-    if not (kept or content or logprobs) and are_fragments(calls):
-        return generation_piece(arguments_piece(calls))
-    message = VLLMMessageChunk(
-        content=content,
-        additional_kwargs=kept,
-        tool_call_chunks=calls,
-        response_metadata={"model_provider": PROVIDER},
-    )
-    return ChatGenerationChunk(
-        message=message, generation_info={"logprobs": logprobs} if logprobs else None
-    )
+    if not calls:
+        message = text_piece(content, kept)
+    elif are_fragments(calls) and not (content or kept):
+        message = arguments_piece(calls)
+    else:
+        message = VLLMMessageChunk(
+            content=content,
+            additional_kwargs=kept,
+            tool_call_chunks=calls,
+            response_metadata={"model_provider": PROVIDER},
+        )
+    return generation_piece(message, {"logprobs": logprobs} if logprobs else None)
 
 
 def last_chunk(completion: Completion, *, with_logprobs: bool = False) -> ChatGenerationChunk:

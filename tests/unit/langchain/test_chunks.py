@@ -8,7 +8,7 @@ import pickle
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from langchain_core.load import dumps, load
 from langchain_core.messages import (
@@ -49,12 +49,24 @@ def wire(**delta: Any) -> dict[str, Any]:
     return {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
 
 
-@given(st.text(min_size=1))
+@given(st.text(), st.text(), st.sampled_from([None, {"content": [{"token": "a"}]}]))
 @settings(max_examples=100)
-def test_a_piece_of_text_is_what_validation_would_make(text: str) -> None:
-    validated = VLLMMessageChunk(content=text, response_metadata={"model_provider": PROVIDER})
+def test_a_piece_of_text_is_what_validation_would_make(
+    text: str, reasoning: str, logprobs: Any
+) -> None:
+    assume(text or reasoning)
+    validated = VLLMMessageChunk(
+        content=text,
+        additional_kwargs={"reasoning_content": reasoning} if reasoning else {},
+        response_metadata={"model_provider": PROVIDER},
+    )
+    info = {"logprobs": logprobs} if logprobs else None
+    chunk = wire(content=text, reasoning=reasoning)
+    chunk["choices"][0]["logprobs"] = logprobs
 
-    assert_same_model(from_wire_chunk(wire(content=text)), ChatGenerationChunk(message=validated))
+    made = from_wire_chunk(chunk)
+
+    assert_same_model(made, ChatGenerationChunk(message=validated, generation_info=info))
 
 
 @given(st.text(min_size=1) | st.sampled_from(['"', "1", "nul", " }", "\n{", '{"a', "[", "null"]))

@@ -17,12 +17,14 @@ def wire(delta: dict[str, Any]) -> dict[str, Any]:
 
 CHUNKS = {
     "text": wire({"content": " word"}),
+    "reasoning": wire({"reasoning": " word"}),
     "arguments": wire({"tool_calls": [{"index": 0, "function": {"arguments": " word"}}]}),
 }
 
 
 @pytest.mark.parametrize(
-    ("kind", "instructions", "calls"), [("text", 420, 36), ("arguments", 610, 51)]
+    ("kind", "instructions", "calls"),
+    [("text", 420, 36), ("reasoning", 420, 36), ("arguments", 610, 51)],
 )
 def test_a_piece_costs_few_instructions_and_calls(kind: str, instructions: int, calls: int) -> None:
     def run() -> None:
