@@ -99,7 +99,7 @@ def _part(kind: str, block: Mapping[str, Any], where: str) -> Part:
     if kind == "input_image":
         return _url_part("image_url", block, where)
     if kind == "input_audio":
-        return {"type": "input_audio", "input_audio": dict(block["input_audio"])}
+        return _input_audio(block, where)
     if kind in _FILES:
         return _file(block, where)
     if kind in _OWN:
@@ -123,6 +123,17 @@ def _url_part(kind: str, block: Mapping[str, Any], where: str) -> Part:
     held = block.get(kind)
     fields = held if isinstance(held, Mapping) else {"url": held}
     return _media(_URL_PARTS[kind], {**block, **fields}, where)
+
+
+def _input_audio(block: Mapping[str, Any], where: str) -> Part:
+    held = block.get("input_audio")
+    if not isinstance(held, Mapping):
+        message = (
+            f"{where} holds an input_audio block whose input_audio is a {type(held).__name__}; it "
+            'must be {"data": "<base64>", "format": "wav"}.'
+        )
+        raise ConfigurationError(message)
+    return {"type": "input_audio", "input_audio": dict(held)}
 
 
 def _source(block: Mapping[str, Any], where: str) -> tuple[Any, str | None]:

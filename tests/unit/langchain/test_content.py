@@ -178,6 +178,8 @@ def test_text_files_are_sent_as_text(block: dict[str, Any]) -> None:
         ({"type": "file", "file": {"file_id": "file-1"}}, "file_id cannot be sent"),
         ({"type": "image", "file_id": "file-1"}, "file_id cannot be sent"),
         ({"type": "image"}, "without url, base64 or path"),
+        ({"type": "input_audio"}, "input_audio is a NoneType; it must be"),
+        ({"input_audio": ["x"]}, "input_audio is a list; it must be"),
         ({"type": "server_tool_result", "output": "x"}, "type 'server_tool_result'"),
         ({"type": "non_standard", "value": 3}, "type 'non_standard'"),
         ({"colour": "red"}, "type 'None'"),
