@@ -56,7 +56,11 @@ def read_content(content: str | Iterable[str | Mapping[str, Any]] | None, *, whe
         ConfigurationError: A block cannot be sent to vLLM.
     """
     found = Content()
-    for block in [content] if isinstance(content, str) else content or []:
+    given = [content] if isinstance(content, str) else content or []
+    if not isinstance(given, list | tuple):
+        message = f"{where} holds a {type(given).__name__} as content; it must be a str or list."
+        raise ConfigurationError(message)
+    for block in given:
         if isinstance(block, str):
             found.parts.append({"type": "text", "text": block})
         elif isinstance(block, Mapping):
@@ -115,7 +119,7 @@ def _media(kind: str, block: Mapping[str, Any], where: str) -> Part:
     source, mime_type = _source(block, where)
     keywords = {"mime_type": mime_type, "uuid": block.get("uuid")}
     if kind == "image":
-        keywords["detail"] = block.get("detail") or (block.get("extras") or {}).get("detail")
+        keywords["detail"] = block.get("detail") or _mapping(block.get("extras")).get("detail")
     return _MEDIA[kind](source, **keywords)
 
 
@@ -141,6 +145,9 @@ def _source(block: Mapping[str, Any], where: str) -> tuple[Any, str | None]:
     nested = block.get("source")
     fields = nested if isinstance(nested, Mapping) else block
     mime_type = fields.get("mime_type") or fields.get("media_type")
+    if not isinstance(mime_type, str | None):
+        message = f"{where} holds a block whose mime_type is a {type(mime_type).__name__}."
+        raise ConfigurationError(message)
     for key in ("url", "base64", "data", "path", "source"):
         value = fields.get(key)
         if value is None:
@@ -210,5 +217,12 @@ def _reasoning(block: Mapping[str, Any]) -> str:
         if isinstance(value, Mapping):
             return str(value.get("text") or "")
         if isinstance(value, list):
-            return "\n\n".join(str(each.get("text") or "") for each in value)
+            texts = (
+                each if isinstance(each, str) else _mapping(each).get("text") for each in value
+            )
+            return "\n\n".join(str(text or "") for text in texts)
     return ""
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

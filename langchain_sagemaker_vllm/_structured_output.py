@@ -106,7 +106,9 @@ def traced_schema(schema: Any, wire_format: Mapping[str, Any] | None) -> Any:
     try:
         return convert_to_json_schema(schema)
     except (AttributeError, NameError, RuntimeError, TypeError, ValueError):
-        wrapper = (wire_format or {}).get("json_schema", {"name": "object", "schema": {}})
+        if wire_format is None or wire_format["type"] != "json_schema":
+            return {"title": "object"}
+        wrapper = wire_format["json_schema"]
         return {"title": wrapper["name"], **wrapper["schema"]}
 
 

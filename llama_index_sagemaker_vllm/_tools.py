@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, ToolCallBlock
+from llama_index.core.bridge.pydantic import ValidationError
 from llama_index.core.llms.llm import ToolSelection
 
 from llama_index_sagemaker_vllm._partial_json import read_partial_object
@@ -123,21 +124,28 @@ def calls_in(message: ChatMessage) -> list[ToolCallBlock]:
     """
     blocks = [block for block in message.blocks if isinstance(block, ToolCallBlock)]
     older = message.additional_kwargs.get("tool_calls") or []
+    if not isinstance(older, list | tuple):
+        raise _no_call(older)
     return blocks or [_older_call(call) for call in older]
 
 
 def _older_call(call: object) -> ToolCallBlock:
     """Read a dict, or an object of OpenAI's SDK."""
     function = _member(call, "function")
-    name = _member(function, "name")
-    if not isinstance(name, str):
-        raise ConfigurationError(
-            f"additional_kwargs['tool_calls'] holds a {type(call).__name__} that is no tool call; "
-            "expected {'id': ..., 'function': {'name': ..., 'arguments': ...}}."
+    try:
+        return ToolCallBlock(
+            tool_call_id=_member(call, "id"),
+            tool_name=_member(function, "name"),
+            tool_kwargs=_member(function, "arguments") or {},
         )
-    arguments = _member(function, "arguments")
-    return ToolCallBlock(
-        tool_call_id=_member(call, "id"), tool_name=name, tool_kwargs=arguments or {}
+    except ValidationError:
+        raise _no_call(call) from None  # it quotes the arguments
+
+
+def _no_call(found: object) -> ConfigurationError:
+    return ConfigurationError(
+        f"additional_kwargs['tool_calls'] holds a {type(found).__name__} that is no tool call; "
+        "expected [{'id': ..., 'function': {'name': ..., 'arguments': ...}}]."
     )
 
 

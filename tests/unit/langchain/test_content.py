@@ -178,6 +178,7 @@ def test_text_files_are_sent_as_text(block: dict[str, Any]) -> None:
         ({"type": "file", "file": {"file_id": "file-1"}}, "file_id cannot be sent"),
         ({"type": "image", "file_id": "file-1"}, "file_id cannot be sent"),
         ({"type": "image"}, "without url, base64 or path"),
+        ({"type": "image", "base64": PNG, "mime_type": 3}, "mime_type is a int"),
         ({"type": "input_audio"}, "input_audio is a NoneType; it must be"),
         ({"input_audio": ["x"]}, "input_audio is a list; it must be"),
         ({"type": "server_tool_result", "output": "x"}, "type 'server_tool_result'"),
@@ -191,6 +192,23 @@ def test_what_vllm_cannot_take_is_refused_with_a_cure(block: Any, sentence: str)
         part(block)
 
     assert str(caught.value).startswith("messages[0] (human) holds")
+
+
+@pytest.mark.parametrize(
+    ("block", "reasoning"),
+    [
+        ({"type": "reasoning", "summary": [{"text": "a"}, {"text": "b"}]}, "a\n\nb"),
+        ({"type": "reasoning", "summary": ["a", None, 3]}, "a\n\n\n\n"),
+    ],
+)
+def test_reasoning_of_any_shape_is_read(block: dict[str, Any], reasoning: str) -> None:
+    assert read_content([block], where="messages[0] (ai)").reasoning == [reasoning]
+
+
+@pytest.mark.parametrize("content", [3, {"type": "text", "text": "a"}])
+def test_content_that_is_no_list_is_refused(content: Any) -> None:
+    with pytest.raises(ConfigurationError, match="as content; it must be a str or list"):
+        read_content(content, where="messages[0] (tool)")
 
 
 def test_broken_base64_is_refused_before_sending() -> None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, NotRequired, TypedDict
 
 import pytest
 from langchain_core.exceptions import ModelRefusalError, OutputParserException
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
 from langchain_core.runnables import Runnable
 from pydantic import BaseModel, Field, field_validator
 from pydantic.v1 import BaseModel as BaseModelV1
@@ -108,6 +108,20 @@ def test_every_source_gives_a_response_format(source: Any) -> None:
     assert made["schema"]["properties"]["age"]["type"] == "integer"
     assert made["schema"]["required"] == ["name", "age"]
     assert "strict" not in made
+
+
+@pytest.mark.parametrize("kept", [{}, {"json_schema": {}}, {"json_schema": "object"}])
+def test_a_ready_format_without_a_schema_is_sent_as_it_is(kept: dict[str, Any]) -> None:
+    ready = {"type": "json_object", **kept}
+    model = ChatSageMakerVLLM(endpoint_name="e")
+
+    chain: Any = model.with_structured_output(ready)
+
+    bound = chain.first.kwargs
+    format_ = bound["response_format"]
+    body, _ = model._get_request_payload([HumanMessage("a")], response_format=format_)
+    assert body["response_format"] == ready
+    assert bound["ls_structured_output_format"]["schema"]
 
 
 def test_a_typed_dicts_annotations_are_descriptions_and_optional_keys() -> None:

@@ -144,9 +144,13 @@ def test_older_form_beside_blocks_is_not_sent_twice() -> None:
     assert to_wire_messages([message])[0]["tool_calls"] == [wire_call("c")]
 
 
-def test_older_form_that_is_no_call_is_refused() -> None:
+@pytest.mark.parametrize(
+    "calls",
+    [["f"], True, {"id": "c"}, [{"id": 3, "function": {"name": "f", "arguments": "{}"}}]],
+)
+def test_older_form_that_is_no_call_is_refused(calls: Any) -> None:
     with pytest.raises(ConfigurationError, match="no tool call"):
-        to_wire_messages([assistant(tool_calls=["f"])])
+        to_wire_messages([assistant(tool_calls=calls)])
 
 
 @pytest.mark.parametrize("block", [ThinkingBlock(content="hm"), ToolCallBlock(tool_name="f")])
