@@ -30,7 +30,7 @@ def bare() -> int:
 
 def chunks() -> int:
     """Split, parse, check and normalise."""
-    count, lines, decoder = 0, SSEDecoder(), ChunkDecoder(endpoint_name="e")
+    count, lines, decoder = 0, SSEDecoder(), ChunkDecoder("chat", endpoint_name="e")
     for part in _PARTS:
         for event in lines.feed(part):
             if event != b"[DONE]":

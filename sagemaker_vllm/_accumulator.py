@@ -1,12 +1,11 @@
 """Normalised chunks → one completion, in the shape of the plain answer (pure)."""
 
-from typing import Any, Literal
+from typing import Any
 
 from sagemaker_vllm._chunks import Chunk, normalise_usage
+from sagemaker_vllm._parameters import RequestKind
 
-Kind = Literal["chat", "text"]
-
-_OBJECTS: dict[Kind, str] = {"chat": "chat.completion", "text": "text_completion"}
+_OBJECTS: dict[RequestKind, str] = {"chat": "chat.completion", "text": "text_completion"}
 # What a chunk holds on every token; anything else is worth keeping.
 _ORDINARY_KEYS = frozenset({"id", "object", "created", "model", "choices"})
 _CHOICE_KEYS = frozenset({"index", "delta", "text", "logprobs", "finish_reason", "stop_reason"})
@@ -40,7 +39,7 @@ class _Choice:
 class Accumulator:
     """Folds the chunks of one stream."""
 
-    def __init__(self, kind: Kind) -> None:
+    def __init__(self, kind: RequestKind) -> None:
         """Start empty; `kind` says which shape the completion has."""
         self._kind = kind
         self._top: dict[str, Any] = {}

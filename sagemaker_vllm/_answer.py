@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 
-from sagemaker_vllm._accumulator import Accumulator, Kind
+from sagemaker_vllm._accumulator import Accumulator
 from sagemaker_vllm._chunks import Chunk, ChunkDecoder
 from sagemaker_vllm._errors import StreamDecodeError, StreamInterruptedError
+from sagemaker_vllm._parameters import RequestKind
 from sagemaker_vllm._results import Completion, InvocationMetadata
 from sagemaker_vllm._sse import SSEDecoder
 
@@ -15,7 +16,7 @@ class AnswerDecoder:
     """Decodes and accumulates one streamed answer."""
 
     def __init__(
-        self, kind: Kind, *, expected_choices: int = 1, metadata: InvocationMetadata
+        self, kind: RequestKind, *, expected_choices: int = 1, metadata: InvocationMetadata
     ) -> None:
         """Start before the first part.
 
@@ -28,7 +29,7 @@ class AnswerDecoder:
         self._endpoint_name = metadata.endpoint_name or ""
         self._expected = expected_choices
         self._lines = SSEDecoder()
-        self._chunks = ChunkDecoder(endpoint_name=self._endpoint_name)
+        self._chunks = ChunkDecoder(kind, endpoint_name=self._endpoint_name)
         self._accumulator = Accumulator(kind)
         self._done = False
 

@@ -10,6 +10,7 @@ import orjson
 
 from sagemaker_vllm._error_table import failed_choice, stream_event_error
 from sagemaker_vllm._errors import StreamDecodeError
+from sagemaker_vllm._parameters import RequestKind
 from sagemaker_vllm._tool_calls import ToolCallTracker
 
 Chunk = dict[str, Any]
@@ -23,8 +24,9 @@ _SHOWN = 200
 class ChunkDecoder:
     """Reads the chunks of one stream."""
 
-    def __init__(self, *, endpoint_name: str) -> None:
+    def __init__(self, kind: RequestKind, *, endpoint_name: str) -> None:
         """Start before the first chunk of the stream from `endpoint_name`."""
+        self._is_chat = kind == "chat"
         self._endpoint_name = endpoint_name
         self._trackers: dict[int, ToolCallTracker] = {}
 
@@ -45,8 +47,8 @@ class ChunkDecoder:
                 self._check(chunk, data)
             for choice in chunk["choices"]:
                 # The common chunk holds a piece of text and nothing else.
-                if "delta" in choice:
-                    delta = choice["delta"]
+                if self._is_chat:
+                    delta = choice.get("delta")
                     is_text = delta and len(delta) == 1 and "content" in delta
                     text = delta["content"] if is_text else None
                 else:
@@ -90,8 +92,11 @@ class ChunkDecoder:
         if error := failed_choice(reason, endpoint_name=self._endpoint_name, body=data):
             raise error
         choice["finish_reason"] = FINISH_REASONS.get(reason, reason)
-        if "text" in choice:
-            require(choice["text"], str)
+        own, other = ("delta", "text") if self._is_chat else ("text", "delta")
+        if other in choice and own not in choice:
+            raise KeyError(own)
+        if not self._is_chat:
+            require(choice.setdefault("text", ""), str)
             return
         delta = choice["delta"] = choice.get("delta") or {}
         normalise_reasoning(delta)

@@ -13,8 +13,8 @@ from sagemaker_vllm import (
     StreamDecodeError,
     StreamInterruptedError,
 )
-from sagemaker_vllm._accumulator import Kind
 from sagemaker_vllm._answer import AnswerDecoder
+from sagemaker_vllm._parameters import RequestKind
 from sagemaker_vllm._plain import read_response
 from sagemaker_vllm._stream import ChatStream
 
@@ -34,12 +34,12 @@ def chat(delta: dict[str, Any], finish_reason: str | None = None, **extra: Any) 
     return event(top | {"choices": [choice(finish_reason=finish_reason, delta=delta, **extra)]})
 
 
-def answer(kind: Kind = "chat", expected: int = 1) -> AnswerDecoder:
+def answer(kind: RequestKind = "chat", expected: int = 1) -> AnswerDecoder:
     metadata = InvocationMetadata(endpoint_name="e", request_id="r")
     return AnswerDecoder(kind, expected_choices=expected, metadata=metadata)
 
 
-def read(*parts: bytes, kind: Kind = "chat", expected: int = 1) -> Completion:
+def read(*parts: bytes, kind: RequestKind = "chat", expected: int = 1) -> Completion:
     decoder = answer(kind, expected)
     for part in parts:
         list(decoder.feed(part))

@@ -17,10 +17,11 @@ from sagemaker_vllm import (
 )
 from sagemaker_vllm._accumulator import Accumulator
 from sagemaker_vllm._chunks import ChunkDecoder, normalise_usage
+from sagemaker_vllm._parameters import RequestKind
 
 
-def decode(*chunks: Any) -> list[dict[str, Any]]:
-    decoder = ChunkDecoder(endpoint_name="e")
+def decode(*chunks: Any, kind: RequestKind = "chat") -> list[dict[str, Any]]:
+    decoder = ChunkDecoder(kind, endpoint_name="e")
     return [decoder.decode(orjson.dumps(chunk)) for chunk in chunks] + decoder.finish()
 
 
@@ -125,7 +126,7 @@ def test_error_event_raises_by_its_own_status(
 @pytest.mark.parametrize("data", [b"", b"{", b"not json", b"\xff\xfe", b'{"a": NaN}'])
 def test_what_is_not_json_is_refused_with_the_data_in_reach(data: bytes) -> None:
     with pytest.raises(StreamDecodeError, match="not JSON") as caught:
-        ChunkDecoder(endpoint_name="e").decode(data)
+        ChunkDecoder("chat", endpoint_name="e").decode(data)
 
     assert caught.value.body == data
 
@@ -154,13 +155,34 @@ def test_what_is_not_json_is_refused_with_the_data_in_reach(data: bytes) -> None
         {"choices": [{"index": 0, "delta": {"tool_calls": 5}}]},
         {"choices": [{"index": 0, "delta": {"tool_calls": [5]}}]},
         {"choices": [{"index": 0, "delta": {"tool_calls": [{"function": 5}]}}]},
-        {"choices": [{"index": 0, "text": None}]},
+        {"choices": [{"index": 0, "text": "x"}]},
+        {"choices": [{"index": 0, "text": "x", "finish_reason": None}]},
         {"choices": [{"index": 0, "delta": {}, "finish_reason": []}]},
     ],
 )
 def test_what_is_not_a_chunk_is_refused(chunk: Any) -> None:
     with pytest.raises(StreamDecodeError, match="not a chat or text completion chunk"):
         decode(chunk)
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"index": 0, "text": None},
+        {"index": 0, "text": 5},
+        {"index": 0, "delta": {"content": "x"}},
+        {"index": 0, "delta": {"content": "x"}, "finish_reason": None},
+    ],
+)
+def test_what_is_not_a_chunk_of_text_is_refused(choice: dict[str, Any]) -> None:
+    with pytest.raises(StreamDecodeError, match="not a chat or text completion chunk"):
+        decode({"choices": [choice]}, kind="text")
+
+
+def test_chunk_of_text_without_text_has_none() -> None:
+    (chunk,) = decode({"choices": [{"finish_reason": "stop"}]}, kind="text")
+
+    assert chunk["choices"] == [{"index": 0, "text": "", "finish_reason": "stop"}]
 
 
 JSON = st.recursive(
