@@ -136,27 +136,24 @@ def _add_rest(state: _Choice, choice: dict[str, Any]) -> None:
     """Keep the end, the logprobs, and what only some servers or requests bring."""
     if choice["finish_reason"]:
         state.finish_reason = choice["finish_reason"]
-    if choice.get("logprobs"):
-        state.logprobs = _joined(state.logprobs, choice["logprobs"])
+    if logprobs := choice.get("logprobs"):
+        if state.logprobs is None:
+            state.logprobs = dict.fromkeys(logprobs)
+        for name, value in logprobs.items():
+            if value is not None:
+                _join(state.logprobs, name, value)
     if choice.get("stop_reason") is not None:
         state.stop_reason = choice["stop_reason"]
     for name in choice.keys() - _CHOICE_KEYS:
         value = choice[name]
-        if isinstance(value, list):
-            state.extra.setdefault(name, []).extend(value)
-        elif value is not None:
-            state.extra[name] = value
+        if value is not None:
+            _join(state.extra, name, value)
 
 
-def _joined(before: dict[str, Any] | None, more: dict[str, Any]) -> dict[str, Any]:
-    """Append the lists of a chunk's logprobs to those that came before."""
-    if before is None:
-        return {
-            name: [*value] if isinstance(value, list) else value for name, value in more.items()
-        }
-    for name, value in more.items():
-        if isinstance(value, list) and isinstance(before.get(name), list):
-            before[name].extend(value)
-        elif value is not None:
-            before[name] = value
-    return before
+def _join(found: dict[str, Any], name: str, value: Any) -> None:
+    """Append a list to the one that came before; keep the last of all else."""
+    before = found.get(name)
+    if isinstance(value, list) and isinstance(before, list):
+        before.extend(value)
+    else:
+        found[name] = [*value] if isinstance(value, list) else value

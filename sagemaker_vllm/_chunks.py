@@ -59,6 +59,7 @@ class ChunkDecoder:
                     and choice["finish_reason"] is None
                     and "index" in choice
                     and choice["index"].__class__ is int
+                    and ("logprobs" not in choice or choice["logprobs"] is None)
                 ):
                     self._normalise(choice, data)
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
@@ -92,6 +93,8 @@ class ChunkDecoder:
         if error := failed_choice(reason, endpoint_name=self._endpoint_name, body=data):
             raise error
         choice["finish_reason"] = FINISH_REASONS.get(reason, reason)
+        if choice.get("logprobs") is not None:
+            choice["logprobs"] = normalise_logprobs(choice["logprobs"])
         own, other = ("delta", "text") if self._is_chat else ("text", "delta")
         if other in choice and own not in choice:
             raise KeyError(own)
@@ -114,6 +117,13 @@ def normalise_reasoning(message: dict[str, Any]) -> None:
     older = message.pop("reasoning_content", None)
     if older is not None and message.get("reasoning") is None:
         message["reasoning"] = older
+
+
+def normalise_logprobs(logprobs: object) -> dict[str, Any] | None:
+    """Keep the lists that can be joined with those of other chunks."""
+    if not isinstance(logprobs, dict):
+        return None
+    return {name: value for name, value in logprobs.items() if isinstance(value, list | None)}
 
 
 def normalise_usage(usage: object) -> dict[str, Any] | None:

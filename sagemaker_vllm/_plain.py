@@ -7,7 +7,13 @@ from typing import Any
 
 import orjson
 
-from sagemaker_vllm._chunks import FINISH_REASONS, normalise_reasoning, normalise_usage, require
+from sagemaker_vllm._chunks import (
+    FINISH_REASONS,
+    normalise_logprobs,
+    normalise_reasoning,
+    normalise_usage,
+    require,
+)
 from sagemaker_vllm._error_table import failed_choice, stream_event_error
 from sagemaker_vllm._errors import ServerError
 from sagemaker_vllm._parameters import RequestKind
@@ -51,7 +57,7 @@ def read_response(
 
 def _normalise(choice: dict[str, Any], kind: RequestKind) -> None:
     choice.setdefault("index", 0)
-    choice.setdefault("logprobs", None)
+    choice["logprobs"] = normalise_logprobs(choice.get("logprobs"))
     choice.setdefault("stop_reason", None)
     reason = choice.get("finish_reason")
     require(choice["index"], int)

@@ -187,7 +187,30 @@ def test_answer_that_is_not_whole_is_an_error(parts: list[bytes], expected: int,
 
 def test_event_with_a_field_that_cannot_be_folded_is_refused() -> None:
     with pytest.raises(StreamDecodeError, match="unexpected type"):
-        read(chat({"content": "x"}, logprobs=5))
+        read(chat({"content": "x", "refusal": 5}))
+
+
+@pytest.mark.parametrize("odd", [5, True, [1], {"content": False}])
+def test_odd_logprobs_do_not_cost_the_answer(odd: Any) -> None:
+    good = [{"token": "a", "logprob": -1.0}]
+
+    found = read(
+        chat({"content": "a"}, logprobs={"content": good}),
+        chat({"content": "b"}, "stop", logprobs=odd),
+    )
+
+    choice = {"finish_reason": "stop", "message": {"content": "ab"}, "logprobs": odd}
+    plain = json.dumps({"choices": [choice]}).encode()
+    assert found.text == "ab"
+    assert found.response["choices"][0]["logprobs"] == {"content": good}
+    answer = read_response(plain, kind="chat", endpoint_name="e")
+    assert not answer["choices"][0]["logprobs"]
+
+
+def test_an_unknown_field_of_any_type_is_kept() -> None:
+    found = read(chat({"content": "a"}, own=1), chat({}, own=[1]), chat({}, "stop", own=[2]))
+
+    assert found.response["choices"][0]["own"] == [1, 2]
 
 
 class Connection:
