@@ -41,7 +41,9 @@ settings.register_profile(
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
-settings.register_profile("long", parent=settings.get_profile("ci"), max_examples=10_000)
+settings.register_profile(
+    "long", parent=settings.get_profile("ci"), max_examples=10_000, derandomize=False
+)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
