@@ -1,6 +1,7 @@
 """One `vllm serve` process on this machine."""
 
 import contextlib
+import ctypes
 import http.client
 import os
 import shlex
@@ -35,6 +36,7 @@ ALL = shlex.split("""
 LONGEST_START = 300.0
 LONGEST_STOP = 30.0
 SHOWN = 40
+PR_SET_PDEATHSIG = 1
 
 
 class ServerError(Exception):
@@ -71,6 +73,7 @@ class VLLMServer:
                 stdin=subprocess.DEVNULL,
                 env={**_inherited(), **ENVIRONMENT},
                 start_new_session=True,
+                preexec_fn=_end_with_parent,  # noqa: PLW1509  # no thread runs yet
             )
         return self
 
@@ -133,6 +136,11 @@ def _inherited() -> dict[str, str]:
     # Foreign settings of vLLM or Python would make another server than the one that is tested.
     foreign = ("VLLM_", "PYTHON", "AWS_", "SAGEMAKER_")
     return {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
+
+
+def _end_with_parent() -> None:
+    """Have Linux end this process when a killed test session could not."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _free_port() -> int:
