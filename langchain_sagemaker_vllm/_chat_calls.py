@@ -9,7 +9,7 @@ from langchain_core.language_models import BaseChatModel, LangSmithParams
 from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 
-from langchain_sagemaker_vllm._endpoint import EndpointModel
+from langchain_sagemaker_vllm._endpoint import EndpointModel, with_signature
 from langchain_sagemaker_vllm._errors import ConfigurationError, langchain_errors
 from langchain_sagemaker_vllm._messages import to_wire_messages
 from langchain_sagemaker_vllm._replies import (
@@ -103,6 +103,7 @@ class ChatCalls(EndpointModel, BaseChatModel):
             )
         return body, options, self.stream_usage if include_usage is None else include_usage
 
+    @with_signature
     def _generate(
         self,
         messages: list[BaseMessage],
@@ -114,6 +115,7 @@ class ChatCalls(EndpointModel, BaseChatModel):
         with langchain_errors():
             return to_chat_result(self._sync_client().chat(body, options=options))
 
+    @with_signature
     async def _agenerate(
         self,
         messages: list[BaseMessage],

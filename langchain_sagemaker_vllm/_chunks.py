@@ -22,6 +22,7 @@ from langchain_core.messages.tool import ToolCallChunk, invalid_tool_call
 from langchain_core.outputs import ChatGenerationChunk
 from pydantic import model_validator
 
+from langchain_sagemaker_vllm._blueprint import Blueprint
 from sagemaker_vllm import parse_arguments
 
 PROVIDER = "sagemaker_vllm"
@@ -116,13 +117,8 @@ class VLLMMessageChunk(_WholeMessage, AIMessageChunk):
         return self
 
 
-# Pieces of text, reasoning and tool arguments, nearly all that a stream yields, are right by their
-# making, and validating them takes longer than all else that is done with them here. They are
-# restored as pickle restores a model, over what validation makes of an empty chunk.
-_new = object.__new__
-_EMPTY_MESSAGE = VLLMMessageChunk(content="").__getstate__()
-_EMPTY_FIELDS = _EMPTY_MESSAGE["__dict__"]
-_EMPTY_GENERATION = ChatGenerationChunk(message=VLLMMessageChunk(content="")).__getstate__()
+_MESSAGE = Blueprint(VLLMMessageChunk(content=""))
+_GENERATION = Blueprint(ChatGenerationChunk(message=VLLMMessageChunk(content="")))
 
 
 def text_piece(text: str, kept: dict[str, str]) -> VLLMMessageChunk:
@@ -150,44 +146,21 @@ def _piece(
     tool_call_chunks: list[ToolCallChunk],
     invalid_tool_calls: list[InvalidToolCall],
 ) -> VLLMMessageChunk:
-    own = {
-        "content": text,
-        "additional_kwargs": kept,
-        "response_metadata": {"model_provider": PROVIDER},
-        "tool_calls": [],
-        "invalid_tool_calls": invalid_tool_calls,
-        "tool_call_chunks": tool_call_chunks,
-    }
-    made: VLLMMessageChunk = _new(VLLMMessageChunk)
-    made.__setstate__(
-        {
-            **_EMPTY_MESSAGE,
-            "__dict__": {**_EMPTY_FIELDS, **own},
-            "__pydantic_fields_set__": set(own),
-            "__pydantic_extra__": {},
-        }
+    return _MESSAGE.make(
+        content=text,
+        additional_kwargs=kept,
+        response_metadata={"model_provider": PROVIDER},
+        tool_calls=[],
+        invalid_tool_calls=invalid_tool_calls,
+        tool_call_chunks=tool_call_chunks,
     )
-    return made
 
 
 def generation_piece(
     message: VLLMMessageChunk, generation_info: dict[str, Any] | None = None
 ) -> ChatGenerationChunk:
     """Wrap a chunk whose content is text."""
-    made: ChatGenerationChunk = _new(ChatGenerationChunk)
-    made.__setstate__(
-        {
-            **_EMPTY_GENERATION,
-            "__dict__": {
-                "text": message.content,
-                "generation_info": generation_info,
-                "type": "ChatGenerationChunk",
-                "message": message,
-            },
-            "__pydantic_fields_set__": {"message", "text"},
-        }
-    )
-    return made
+    return _GENERATION.make(text=message.content, message=message, generation_info=generation_info)
 
 
 def block_index(index: int | str | None) -> str:

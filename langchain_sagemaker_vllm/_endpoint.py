@@ -1,6 +1,7 @@
 """What the chat model and the LLM share: where to call, how, and with which parameters."""
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+import inspect
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import fields
 from datetime import datetime
@@ -36,7 +37,14 @@ _SECRETS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
 _FRAMEWORK_KEYWORDS = frozenset({"stream", "stream_usage", "tools"})
 _NOT_PICKLED = frozenset({"_clients", "_serialized"})
 _NO_OPTIONS = InvocationOptions()
+_F = TypeVar("_F", bound=Callable[..., Any])
 _C = TypeVar("_C", SageMakerVLLMClient, AsyncSageMakerVLLMClient)
+
+
+def with_signature(function: _F) -> _F:
+    """Give a function its signature once: langchain-core inspects it at every call."""
+    function.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
+    return function
 
 
 class EndpointModel(TokenCounting, BaseModel):
@@ -270,7 +278,7 @@ class EndpointModel(TokenCounting, BaseModel):
         """Merge the model's parameters, the call's, and the call's `stop` (`None`: not given)."""
         own = self.__dict__
         return merge_parameters(
-            {name: own[name] for name in self.parameter_fields},
+            {name: set_ for name in self.parameter_fields if (set_ := own[name]) is not None},
             self.model_kwargs,
             self.extra_body or {},
             given or {},

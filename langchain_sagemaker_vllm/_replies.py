@@ -11,6 +11,7 @@ from langchain_core.messages.ai import InputTokenDetails, OutputTokenDetails, Us
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
+from langchain_sagemaker_vllm._blueprint import Blueprint
 from langchain_sagemaker_vllm._chunks import (
     PROVIDER,
     Call,
@@ -38,6 +39,11 @@ _NORMALIZED = {
 }
 
 
+# Every field of an answer has been checked by the core, or is made here.
+_MESSAGE = Blueprint(AIMessage(content=""))
+_GENERATION = Blueprint(ChatGeneration(message=AIMessage(content="")))
+
+
 def to_chat_result(completion: Completion) -> ChatResult:
     """Convert a plain answer; the token counts of all choices are on the first one."""
     response = completion.response
@@ -47,7 +53,9 @@ def to_chat_result(completion: Completion) -> ChatResult:
         if not generations:
             message.usage_metadata = usage_metadata(response.get("usage"))
         info = {name: choice[name] for name in ("finish_reason", "logprobs") if choice.get(name)}
-        generations.append(ChatGeneration(message=message, generation_info=info))
+        generations.append(
+            _GENERATION.make(text=message.content, message=message, generation_info=info)
+        )
     return ChatResult(generations=generations, llm_output=llm_output(completion))
 
 
@@ -204,7 +212,7 @@ def _from_wire_message(choice: Mapping[str, Any], completion: Completion) -> AIM
     normalized = _normalized(reason, has_calls=bool(calls), has_refusal="refusal" in kept)
     if normalized:
         metadata["normalized_finish_reason"] = normalized
-    return AIMessage(
+    return _MESSAGE.make(
         content=message.get("content") or "",
         additional_kwargs=kept,
         tool_calls=calls,

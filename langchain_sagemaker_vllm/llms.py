@@ -22,7 +22,7 @@ from langchain_sagemaker_vllm._completions import (
     last_text_chunk,
     to_llm_result,
 )
-from langchain_sagemaker_vllm._endpoint import EndpointModel
+from langchain_sagemaker_vllm._endpoint import EndpointModel, with_signature
 from langchain_sagemaker_vllm._errors import ConfigurationError, langchain_errors
 from sagemaker_vllm import InvocationOptions, SageMakerVLLMError, TextRequest, text_request
 
@@ -157,6 +157,7 @@ class SageMakerVLLM(EndpointModel, BaseLLM):
             )
         return body, options, self.stream_usage if include_usage is None else include_usage
 
+    @with_signature
     def _generate(
         self,
         prompts: list[str],
@@ -172,6 +173,7 @@ class SageMakerVLLM(EndpointModel, BaseLLM):
                 outcomes = list(threads.map(self._outcome, payloads))
         return to_llm_result(outcomes, [body for body, _ in payloads])
 
+    @with_signature
     async def _agenerate(
         self,
         prompts: list[str],

@@ -6,6 +6,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from langchain_core.messages import AIMessage
 
 from langchain_sagemaker_vllm import _completions, _replies
 from llama_index_sagemaker_vllm._responses import Reading, from_wire_completion
@@ -43,6 +44,8 @@ def test_langchain_takes_whatever_the_reader_lets_through(found: tuple[Recording
     if completion and recording.kind == "chat":
         result = _replies.to_chat_result(completion)
         assert len(result.generations) == len(completion.response["choices"])
+        for made in result.generations:
+            assert AIMessage(**made.message.__dict__) == made.message
     elif completion:
         with suppress(SageMakerVLLMError):
             _completions.to_llm_result([completion], [{"prompt": recording.request["prompt"]}])

@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration
 
 from langchain_sagemaker_vllm._completions import from_wire_text_chunk, last_text_chunk
 from langchain_sagemaker_vllm._replies import (
@@ -31,6 +33,44 @@ def metadata(answer: Completion) -> dict[str, Any]:
     """Return the metadata of the only message."""
     found: dict[str, Any] = to_chat_result(answer).generations[0].message.response_metadata
     return found
+
+
+CALL = {"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}}
+CUT = {"id": "b", "type": "function", "function": {"name": "f", "arguments": '{"x": '}}
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"content": "Hello"},
+        {"content": None, "reasoning": "why"},
+        {"content": "a", "refusal": "no", "annotations": [{"a": 1}]},
+        {"tool_calls": [CALL, CUT]},
+        {"content": "a", "tool_calls": [CALL]},
+    ],
+)
+def test_an_answer_is_what_validation_would_make(message: dict[str, Any]) -> None:
+    (made,) = to_chat_result(completion(message, usage={"prompt_tokens": 3})).generations
+
+    assert isinstance(made.message, AIMessage)
+    for one, validated in (
+        (made.message, AIMessage(**made.message.__dict__)),
+        (made, ChatGeneration(**made.__dict__)),
+    ):
+        mine, theirs = one.__getstate__(), validated.__getstate__()
+        given = {"__pydantic_fields_set__": None}
+        assert mine | given == theirs | given
+        assert list(mine["__dict__"]) == list(theirs["__dict__"])
+        assert repr(one) == repr(validated)
+
+
+def test_answers_share_nothing_that_can_change() -> None:
+    first, second = (to_chat_result(completion()).generations[0].message for _ in range(2))
+
+    for name, value in first.__dict__.items():
+        if isinstance(value, list | dict):
+            assert value is not second.__dict__[name], name
+    assert first.model_extra is not second.model_extra
 
 
 @pytest.mark.parametrize(
