@@ -1,8 +1,9 @@
 """What every test stands on: a clean environment, repeatable Hypothesis runs, emulators."""
 
 import asyncio
+import gc
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +46,20 @@ settings.register_profile(
     "long", parent=settings.get_profile("ci"), max_examples=10_000, derandomize=False
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport() -> Generator[None, Any, Any]:
+    """Make reports without the garbage collector.
+
+    They parse source. Python 3.11 fails to ("AST constructor recursion depth mismatch") when the
+    collector meanwhile runs a finalizer that parses some, too, such as for a traceback.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 @pytest.fixture(scope="session")
