@@ -5,7 +5,7 @@ LangChain's v1 blocks, its older `source_type` blocks, OpenAI's and Anthropic's,
 
 import base64
 import binascii
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,7 +45,7 @@ class Content:
     results: list[Mapping[str, Any]] = field(default_factory=list)
 
 
-def read_content(content: str | Iterable[str | Mapping[str, Any]] | None, *, where: str) -> Content:
+def read_content(content: str | Sequence[str | Mapping[str, Any]] | None, *, where: str) -> Content:
     """Sort the blocks of a message's content.
 
     Args:

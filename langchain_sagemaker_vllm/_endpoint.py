@@ -43,7 +43,7 @@ _C = TypeVar("_C", SageMakerVLLMClient, AsyncSageMakerVLLMClient)
 
 def with_signature(function: _F) -> _F:
     """Give a function its signature once: langchain-core inspects it at every call."""
-    function.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
+    function.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]  # a callable need not, but functions do
     return function
 
 

@@ -55,11 +55,13 @@ def pytest_runtest_makereport() -> Generator[None, Any, Any]:
     They parse source. Python 3.11 fails to ("AST constructor recursion depth mismatch") when the
     collector meanwhile runs a finalizer that parses some, too, such as for a traceback.
     """
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         return (yield)
     finally:
-        gc.enable()
+        if was_enabled:
+            gc.enable()
 
 
 @pytest.fixture(scope="session")

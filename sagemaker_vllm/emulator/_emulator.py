@@ -168,7 +168,7 @@ class Emulator:
         thread.start()
         try:
             self._running = ready.result()
-        except Exception:
+        except Exception:  # whatever kept the thread from serving; raised again
             thread.join()
             raise
         self._thread = thread

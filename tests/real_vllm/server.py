@@ -37,6 +37,8 @@ LONGEST_START = 300.0
 LONGEST_STOP = 30.0
 SHOWN = 40
 PR_SET_PDEATHSIG = 1
+# Found now: between fork and exec a lock that another thread held would never be free again.
+_prctl = ctypes.CDLL(None).prctl
 
 
 class ServerError(Exception):
@@ -73,7 +75,7 @@ class VLLMServer:
                 stdin=subprocess.DEVNULL,
                 env={**_inherited(), **ENVIRONMENT},
                 start_new_session=True,
-                preexec_fn=_end_with_parent,  # noqa: PLW1509  # no thread runs yet
+                preexec_fn=_end_with_parent,  # noqa: PLW1509  # it takes no lock
             )
         return self
 
@@ -140,7 +142,7 @@ def _inherited() -> dict[str, str]:
 
 def _end_with_parent() -> None:
     """Have Linux end this process when a killed test session could not."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _free_port() -> int:

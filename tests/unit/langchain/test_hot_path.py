@@ -1,11 +1,12 @@
 """What LangChain's side of a token costs, counted; see the core's test of the same name."""
 
+import inspect
 from typing import Any
 
 import pytest
 from langchain_core.messages import HumanMessage
 
-from langchain_sagemaker_vllm import ChatSageMakerVLLM
+from langchain_sagemaker_vllm import ChatSageMakerVLLM, SageMakerVLLM
 from langchain_sagemaker_vllm._replies import from_wire_chunk, to_chat_result
 from sagemaker_vllm import Completion
 from tests.counting import count_calls, count_instructions
@@ -33,6 +34,18 @@ def test_a_piece_costs_few_instructions_and_calls(kind: str, instructions: int, 
     run()
     assert count_instructions(run) < instructions
     assert count_calls(run) < calls
+
+
+@pytest.mark.parametrize("cls", [ChatSageMakerVLLM, SageMakerVLLM])
+@pytest.mark.parametrize("method", ["_generate", "_agenerate"])
+def test_the_signature_that_langchain_asks_for_is_ready(cls: Any, method: str) -> None:
+    model = cls(endpoint_name="e")
+
+    def run() -> None:
+        assert "run_manager" in inspect.signature(getattr(model, method)).parameters
+
+    run()
+    assert count_calls(run) < 60
 
 
 def test_a_call_costs_few_instructions_and_calls() -> None:
